@@ -1,0 +1,1 @@
+"""leakscope: what a federated-learning client gives away with its model update."""

@@ -1,0 +1,132 @@
+"""Local FedAvg training: what a client does between receiving w0 and sending wT (paper, eq. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from leakscope.errors import Problem, refuse
+from leakscope.types import ClientBatch, LocalTraining, Update, Weights, stream
+from leakscope.victims import Victim
+
+Gradients = Callable[[Victim, Weights, Weights, Tensor, Tensor], dict[str, Tensor]]
+"""(victim, weights, buffers, x, y) -> gradient per tensor: where DP-SGD steps in."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """The private side: the images, the model they train, and how."""
+
+    victim: Victim
+    batch: ClientBatch
+    training: LocalTraining
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.training.batch_size > len(self.batch):
+            refuse(
+                [
+                    Problem(
+                        f"batch size {self.training.batch_size} is larger than the client's {len(self.batch)} images",
+                        fix=f"--batch-size {len(self.batch)} or less",
+                    )
+                ]
+            )
+
+
+def train(
+    client: Client, w0: Weights, *, gradients: Gradients | None = None, record: bool = False
+) -> Update:
+    """E epochs of mini-batch SGD from w0 on the client's images, reshuffled every epoch.
+
+    T = E * ceil(N / B) steps; `record` keeps the true trajectory w_0 .. w_T.
+    """
+    gradients = gradients or batch_gradient
+    settings, batch = client.training, client.batch
+    x, y = batch.normalisation.apply(batch.images), batch.labels
+    device = x.device
+    w = {name: value.detach().to(device, copy=True) for name, value in w0.items()}
+    buffers = {name: value.to(device) for name, value in client.victim.buffers().items()}
+    start = {name: value.clone() for name, value in buffers.items()}
+    step = _sgd(settings) if settings.optimizer == "sgd" else _adam(settings)
+    client.victim.module.train(settings.mode == "train")
+    states = [dict(w)] if record else []
+    try:
+        for chosen in batches(len(batch), settings, seed=client.seed):
+            w = step(w, gradients(client.victim, w, buffers, x[chosen], y[chosen]))
+            if record:
+                states.append(dict(w))
+    finally:
+        client.victim.module.eval()
+    delta = {name: w0[name].detach().to(device) - value for name, value in w.items()}
+    return Update(
+        w0={name: value.detach().clone() for name, value in w0.items()},
+        delta=delta,
+        training=settings,
+        n=len(batch),
+        buffers=start,
+        trajectory=tuple(states),
+    )
+
+
+def batches(n: int, settings: LocalTraining, *, seed: int) -> Iterator[Tensor]:
+    """Index tensors of the T mini-batches, a new order every epoch."""
+    order = stream(seed, "batch order")
+    for _ in range(settings.epochs):
+        yield from torch.randperm(n, generator=order).split(settings.batch_size)
+
+
+def batch_gradient(victim: Victim, weights: Weights, buffers: Weights, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Gradient of the mean cross-entropy over one mini-batch."""
+    leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
+    loss = functional.cross_entropy(victim.call(leaves, buffers, x), y)
+    return dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+
+
+def linear_error(update: Update) -> float:
+    """E_lin(T) of appendix C: mean distance of the true states from the straight line between the endpoints."""
+    states, total = update.trajectory, len(update.trajectory) - 1
+    first, last = states[0], states[-1]
+    error = 0.0
+    for tau, state in enumerate(states[:-1]):
+        gaps = (value - torch.lerp(first[name], last[name], tau / total) for name, value in state.items())
+        error += sum(float(gap.double().square().sum()) for gap in gaps) ** 0.5
+    return error / total
+
+
+Step = Callable[[dict[str, Tensor], dict[str, Tensor]], dict[str, Tensor]]
+
+
+def _sgd(settings: LocalTraining) -> Step:
+    velocity: dict[str, Tensor] = {}
+
+    def step(w: dict[str, Tensor], gradient: dict[str, Tensor]) -> dict[str, Tensor]:
+        new = {}
+        for name, value in w.items():
+            direction = gradient[name] + settings.weight_decay * value if settings.weight_decay else gradient[name]
+            if settings.momentum:
+                direction = velocity[name] = settings.momentum * velocity.get(name, 0) + direction
+            new[name] = value - settings.lr * direction
+        return new
+
+    return step
+
+
+def _adam(settings: LocalTraining) -> Step:
+    leaves: dict[str, Tensor] = {}
+    made: list[torch.optim.Adam] = []
+
+    def step(w: dict[str, Tensor], gradient: dict[str, Tensor]) -> dict[str, Tensor]:
+        if not made:
+            leaves.update({name: value.clone() for name, value in w.items()})
+            made.append(torch.optim.Adam(leaves.values(), lr=settings.lr, weight_decay=settings.weight_decay))
+        for name, leaf in leaves.items():
+            leaf.grad = gradient[name]
+        made[0].step()
+        return {name: leaf.detach().clone() for name, leaf in leaves.items()}
+
+    return step

@@ -1,0 +1,45 @@
+"""Errors that teach: what was found, why it matters, the one-line fix; all problems of an input at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with an input."""
+
+    found: str
+    why: str = ""
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return "\n".join([self.found, *(f"  {label}: {text}" for label, text in self._notes() if text)])
+
+    def _notes(self) -> list[tuple[str, str]]:
+        return [("why", self.why), ("fix", self.fix)]
+
+
+class InputError(Exception):
+    """Bad input, with every problem that was found in it. The command line prints it and exits with 2."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.problems = problems
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise one InputError for all problems, or return where there are none."""
+    found = tuple(problems)
+    if found:
+        raise InputError(*found)
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> Problem:
+    """An unknown name, with the nearest known one and the whole list."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return Problem(f"unknown {kind} {name!r}", fix=f"{hint}known: {', '.join(names) or 'none'}")

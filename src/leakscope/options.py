@@ -1,0 +1,133 @@
+"""Option strings such as `sparsify:rate=0.9,scope=global`, shared by every option that names a part and its parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from leakscope.errors import InputError, Problem, refuse, unknown
+
+Value = bool | int | float | str
+T = typing.TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A name with keyword parameters, e.g. `clip:bound=4`."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        given = ",".join(f"{key}={value}" for key, value in self.options)
+        return f"{self.name}:{given}" if given else self.name
+
+
+def parse_call(text: str) -> Call:
+    """`name:key=value,key=value` -> Call.
+
+    >>> parse_call("clip:bound=4")
+    Call(name='clip', options=(('bound', '4'),))
+    """
+    name, _, rest = text.strip().partition(":")
+    if not name.strip():
+        raise InputError(Problem(f"{text!r} names nothing", fix="write name or name:key=value,key=value"))
+    return Call(name.strip(), tuple(parse_pairs(rest).items()))
+
+
+def parse_pairs(text: str) -> dict[str, str]:
+    """`key=value,key=value` -> dict; every malformed piece is reported."""
+    pairs: dict[str, str] = {}
+    problems = []
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        key, equals, value = (part.strip() for part in piece.partition("="))
+        if not equals or not key or not value:
+            problems.append(Problem(f"{piece!r} is not key=value", fix="write e.g. rate=0.9"))
+        elif key in pairs:
+            problems.append(Problem(f"{key!r} is given twice", fix="give it once"))
+        else:
+            pairs[key] = value
+    refuse(problems)
+    return pairs
+
+
+def build(cls: type[T], options: Mapping[str, object], *, kind: str) -> T:
+    """Make a dataclass from option strings: unknown keys and unreadable values are all reported at once."""
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(typing.Any, cls)) if f.init}
+    problems: list[Problem] = []
+    ready: dict[str, object] = {}
+    for key, value in options.items():
+        if key not in fields:
+            problems.append(unknown(f"option of {kind}", key, fields))
+            continue
+        try:
+            ready[key] = read(value, fields[key])
+        except ValueError as error:
+            problems.append(Problem(f"{kind}: {key}={value} {error}"))
+    refuse(problems)
+    try:
+        return cls(**ready)
+    except TypeError as error:  # a required field that was not given
+        raise InputError(Problem(f"{kind}: {error}", fix=f"options: {', '.join(fields)}")) from error
+
+
+def read(value: object, hint: object) -> object:
+    """One option value as the type its field declares.
+
+    >>> read("1e-3", float), read("off", bool), read("3", int)
+    (0.001, False, 3)
+    """
+    if not isinstance(value, str):
+        return value
+    choices = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+    if typing.get_origin(hint) is typing.Literal:
+        if value not in choices:
+            raise ValueError(f"is none of {', '.join(map(str, choices))}")
+        return value
+    if isinstance(hint, types.UnionType):
+        return None if value.lower() in ("none", "null") else read(value, choices[0])
+    if hint is bool:
+        return _read_bool(value)
+    if hint is int:
+        return _read_number(value, int, "is not a whole number")
+    if hint is float:
+        number = _read_number(value, float, "is not a number")
+        if math.isnan(number):
+            raise ValueError("is not a number")
+        return number
+    return value
+
+
+def _read_bool(value: str) -> bool:
+    words = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+    if value.lower() not in words:
+        raise ValueError("is neither on nor off")
+    return words[value.lower()]
+
+
+def _read_number(value: str, number: type[T], complaint: str) -> T:
+    try:
+        return number(value)  # type: ignore[call-arg]
+    except ValueError:
+        raise ValueError(complaint) from None
+
+
+def canonical(name: str, part: object) -> str:
+    """The option string of a dataclass part: only what differs from the defaults, in field order."""
+    given = []
+    for field in dataclasses.fields(typing.cast(typing.Any, part)):
+        value = getattr(part, field.name)
+        if field.default is dataclasses.MISSING or value != field.default:
+            given.append((field.name, _write(value)))
+    return str(Call(name, tuple(given)))
+
+
+def _write(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,138 @@
+"""The models under audit: the paper's, and any user's `package.module:factory` or `file.py:factory`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from leakscope.errors import InputError, Problem, unknown
+from leakscope.types import Weights
+from leakscope.victims.cnn import cnn_cifar, cnn_mnist, cnn_organ, resnet8
+from leakscope.victims.mlp import mlp, mlp_tiny
+from leakscope.victims.vit import vit
+
+Shape = tuple[int, int, int]
+Factory = Callable[[Shape, int], nn.Module]
+
+MODELS: dict[str, Factory] = {
+    "cnn-mnist": cnn_mnist,
+    "cnn-cifar": cnn_cifar,
+    "cnn-organ": cnn_organ,
+    "mlp": mlp,
+    "mlp-tiny": mlp_tiny,
+    "resnet8": resnet8,
+    "vit": vit,
+}
+
+
+@dataclass(frozen=True)
+class Victim:
+    """An architecture with its input shape (C, H, W) and class count. Weights are always passed in from outside."""
+
+    name: str
+    module: nn.Module
+    shape: Shape
+    classes: int
+
+    @cached_property
+    def sizes(self) -> dict[str, torch.Size]:
+        """Shape of every trainable tensor, in order."""
+        return {name: value.shape for name, value in self.module.named_parameters()}
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Batch-norm statistics, counters and the like, as the module was built."""
+        return {name: value.detach().clone() for name, value in self.module.named_buffers()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the module's own weights."""
+        return {name: value.detach().clone() for name, value in self.module.named_parameters()}
+
+    def call(self, weights: Weights, buffers: Weights, x: Tensor) -> Tensor:
+        """Logits (N, classes) of normalised images (N, C, H, W) at other weights."""
+        logits: Tensor = torch.func.functional_call(self.module, {**weights, **buffers}, (x,))
+        return logits
+
+    def __repr__(self) -> str:
+        count = sum(size.numel() for size in self.sizes.values())
+        return f"Victim({self.name}, {'x'.join(map(str, self.shape))}, {self.classes} classes, {count:,} weights)"
+
+
+def build_victim(name: str, *, shape: Shape, classes: int, seed: int = 0) -> Victim:
+    """A registered model or a user's factory, freshly initialised from the seed, in eval mode."""
+    factory = MODELS[name] if name in MODELS else load_factory(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = factory(shape, classes)
+    module.eval()
+    _try_forward(name, module, shape, classes)
+    return Victim(name, module, shape, classes)
+
+
+def load_factory(reference: str) -> Factory:
+    """`package.module:factory` or `path/to/file.py:factory`. Only ever called with a name the auditor typed."""
+    if ":" not in reference:
+        known = unknown("model", reference, MODELS)
+        raise InputError(Problem(known.found, fix=f"{known.fix}; or name your own as package.module:factory"))
+    place, _, attribute = reference.rpartition(":")
+    module = _import_file(Path(place)) if place.endswith(".py") else _import_package(place)
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        raise InputError(
+            Problem(
+                f"{place} has no function {attribute!r}",
+                fix=f"define `def {attribute}(shape, classes) -> torch.nn.Module` there",
+            )
+        )
+    return factory  # type: ignore[no-any-return]
+
+
+def _import_package(place: str) -> object:
+    try:
+        return importlib.import_module(place)
+    except ImportError as error:
+        raise InputError(
+            Problem(f"cannot import {place!r}: {error}", fix="run from the folder that holds it, or install it")
+        ) from error
+
+
+def _import_file(path: Path) -> object:
+    if not path.is_file():
+        raise InputError(Problem(f"there is no file {path}", fix="give the path of a Python file"))
+    name = f"leakscope_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _try_forward(name: str, module: nn.Module, shape: Shape, classes: int) -> None:
+    """One empty image through the net, so that a wrong shape is said before any work starts."""
+    try:
+        with torch.no_grad():
+            out = module(torch.zeros(1, *shape))
+    except RuntimeError as error:
+        raise InputError(
+            Problem(
+                f"model {name!r} does not take images of {'x'.join(map(str, shape))}: {str(error).splitlines()[0]}",
+                fix="choose another --model, or build the factory for the shape it is given",
+            )
+        ) from error
+    if tuple(out.shape) != (1, classes):
+        raise InputError(
+            Problem(
+                f"model {name!r} returns {tuple(out.shape)[1:]} values per image, not {classes} logits",
+                why="the audit covers classifiers: one logit per class",
+                fix="let the factory use the class count it is given",
+            )
+        )

@@ -1,0 +1,32 @@
+"""Fully connected victims."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+
+def mlp(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    """784-1000-1000-62 as in the SME code, which puts a ReLU on the logits too."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(math.prod(shape), 1000),
+        nn.ReLU(),
+        nn.Linear(1000, 1000),
+        nn.ReLU(),
+        nn.Linear(1000, classes),
+        nn.ReLU(),
+    )
+
+
+def mlp_tiny(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    """Three layers with 1024 hidden neurons, for Tiny-ImageNet (paper, section 5.1)."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(math.prod(shape), 1024),
+        nn.ReLU(),
+        nn.Linear(1024, 1024),
+        nn.ReLU(),
+        nn.Linear(1024, classes),
+    )
