@@ -1,0 +1,236 @@
+"""From scores to one word: how much did this run leak?
+
+A cell (one client, one defense, one attack) is judged by two signals; the higher one gives its level, and
+the worst cell gives the level of the run.
+
+    level    all images together: share identified,        worst image: relative score of the
+             lower end of its 95 % Wilson interval          best image among the identified
+    low      above the share a guess identifies             at least 0.20
+    medium   at least 0.25                                  at least 0.40
+    high     at least 0.50                                  at least 0.60
+
+An image is *identified* when it is the nearest to its reconstruction among held-out candidates. The *relative
+score* of an image is (s - b) / (1 - b), where s is the SSIM of its reconstruction and b the SSIM that a guess
+without the update reaches: 0 is worth nothing, 1 is the image itself. Only identified images count for the
+second signal, because among many images the luckiest guess always beats the average guess; where identification was
+not measured, all of them count. A failed or unscored cell is no evidence either way; a run that holds nothing else
+is `unknown`, never `none`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Level = Literal["unknown", "none", "low", "medium", "high"]
+LEVELS: tuple[Level, ...] = ("none", "low", "medium", "high")
+"""The levels of a scored run, mildest first."""
+
+IDENTIFIED = {"medium": 0.25, "high": 0.50}
+RELATIVE = {"low": 0.20, "medium": 0.40, "high": 0.60}
+
+NOTHING_SCORED = "Nothing could be scored, so this run says nothing about leakage."
+NOT_PRIVATE = "That no attack succeeded is not a proof of privacy."
+
+Cell = Mapping[str, Any]
+"""One entry of `cells` in result.json."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one cell shows."""
+
+    key: str
+    level: Level
+    identified: int | None
+    n: int
+    interval: tuple[float, float]
+    """95 % Wilson interval of the share identified."""
+    chance: float
+    """Share a guess without the update identifies."""
+    relative: float | None
+    """Relative score of the worst image, in the sense of: most leaked."""
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        """Orders cells from harmless to worst."""
+        return (severity(self.level), self.interval[0], self.relative or 0.0)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The level of a run, a sentence to say it with, what it rests on, and the cell that set it."""
+
+    level: Level
+    sentence: str
+    reasons: tuple[str, ...]
+    worst_key: str | None
+
+
+def judge(cells: Sequence[Cell]) -> Verdict:
+    """The worst cell speaks for the run."""
+    scored = [(find(cell), cell) for cell in cells if is_scored(cell)]
+    caveats = _caveats(cells)
+    if not scored:
+        return Verdict(
+            "unknown", "Nothing could be scored, so this run says nothing about leakage.", caveats, None
+        )
+    worst, cell = max(scored, key=lambda pair: pair[0].rank)
+    reasons = (*_evidence(worst), *caveats)
+    return Verdict(worst.level, _sentence(worst, cell), reasons, worst.key)
+
+
+def find(cell: Cell) -> Finding:
+    """Judge one scored cell."""
+    hits = per_image(cell, "identified")
+    n = len(hits) or len(per_image(cell, "psnr")) or int((cell.get("client") or {}).get("n") or 0)
+    identified = _count(cell, hits, n)
+    interval = (0.0, 1.0) if identified is None else wilson(identified, n)
+    chance = number((cell.get("baseline") or {}).get("identified")) or 0.0
+    relative = max((score for score in _countable(cell, hits)), default=None)
+    levels = (
+        "none" if identified is None else _level_of_share(interval[0], chance),
+        "none" if relative is None else _level_of_relative(relative),
+    )
+    return Finding(
+        key=str(cell.get("key", "")),
+        level=max(levels, key=severity),
+        identified=identified,
+        n=n,
+        interval=interval,
+        chance=chance,
+        relative=relative,
+    )
+
+
+def is_scored(cell: Cell) -> bool:
+    """Whether a cell carries evidence: it did not fail, and the truth was there to compare with."""
+    metrics = cell.get("metrics") or {}
+    return cell.get("status") != "failed" and any(
+        number(metrics.get(name)) is not None for name in ("identified", "ssim", "psnr")
+    )
+
+
+def severity(level: Level) -> int:
+    """-1 for unknown, then 0 to 3.
+
+    >>> severity("high"), severity("unknown")
+    (3, -1)
+    """
+    return LEVELS.index(level) if level in LEVELS else -1
+
+
+def relative_scores(cell: Cell) -> list[float | None]:
+    """(s - b) / (1 - b) per image on SSIM, in the originals' order.
+
+    b is the guess's score on that very image where known (`baseline_ssim`), else its mean over images.
+    """
+    mean = number((cell.get("baseline") or {}).get("ssim"))
+    own = per_image(cell, "baseline_ssim")
+    scores = per_image(cell, "ssim")
+    guesses = own if len(own) == len(scores) else [mean] * len(scores)
+    return [_relative(score, guess) for score, guess in zip(scores, guesses, strict=True)]
+
+
+def per_image(cell: Cell, name: str) -> list[float | None]:
+    """One metric of every image; not-a-number and absent are both None."""
+    return [number(value) for value in (cell.get("per_image") or {}).get(name) or ()]
+
+
+def number(value: object) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def wilson(hits: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson score interval of a share.
+
+    >>> [round(end, 3) for end in wilson(9, 10)]
+    [0.596, 0.982]
+    """
+    if n == 0:
+        return (0.0, 1.0)
+    share, slack = hits / n, z * z / n
+    centre = (share + slack / 2) / (1 + slack)
+    half = z / (1 + slack) * math.sqrt(share * (1 - share) / n + slack / (4 * n))
+    return (max(0.0, centre - half), min(1.0, centre + half))
+
+
+def _relative(score: float | None, guess: float | None) -> float | None:
+    if score is None or guess is None or guess >= 1:
+        return None
+    return (score - guess) / (1 - guess)
+
+
+def _count(cell: Cell, hits: Sequence[float | None], n: int) -> int | None:
+    """How many images were identified: counted where the cell lists them, else from the share."""
+    if hits:
+        return sum(1 for hit in hits if hit is not None and hit >= 0.5)
+    share = number((cell.get("metrics") or {}).get("identified"))
+    return None if share is None else round(share * n)
+
+
+def _countable(cell: Cell, hits: Sequence[float | None]) -> list[float]:
+    """Relative scores of the images that may set the level."""
+    scores = relative_scores(cell)
+    known = hits if len(hits) == len(scores) else [1.0] * len(scores)
+    return [score for score, hit in zip(scores, known, strict=True) if score is not None and hit]
+
+
+def _level_of_share(lower: float, chance: float) -> Level:
+    if lower <= chance:
+        return "none"
+    return max((level for level in LEVELS if IDENTIFIED.get(level, 0.0) <= lower), key=severity)
+
+
+def _level_of_relative(score: float) -> Level:
+    return max((level for level in LEVELS if RELATIVE.get(level, -math.inf) <= score), key=severity)
+
+
+def _sentence(worst: Finding, cell: Cell) -> str:
+    attack, defense = cell.get("attack", "the attack"), cell.get("defense", "none")
+    source = "an undefended update" if defense == "none" else f"an update defended by {defense}"
+    if worst.level == "none":
+        best = "" if worst.identified is None else f" (at best {worst.identified} of {worst.n}, by {attack})"
+        return f"No attack in this run identified more images than a guess would{best}. {NOT_PRIVATE}"
+    if worst.identified is None:
+        return f"{attack} rebuilds images from {source}; relative score of the closest: {worst.relative:.2f}."
+    return (
+        f"{attack} identifies {worst.identified} of {worst.n} private images from {source} "
+        f"(95 % interval {_percent(worst.interval)}; a guess without the update: {worst.chance:.0%})."
+    )
+
+
+def _evidence(worst: Finding) -> tuple[str, ...]:
+    found = []
+    if worst.identified is not None:
+        share = f"identified {worst.identified} of {worst.n}"
+        found.append(f"{share}, interval {_percent(worst.interval)}, guess {worst.chance:.0%}")
+    if worst.relative is not None:
+        found.append(
+            f"closest image: relative score {worst.relative:.2f} (0 = a guess, 1 = the image itself)"
+        )
+    return tuple(found)
+
+
+def _caveats(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """What the level does not rest on."""
+    failed = sum(cell.get("status") == "failed" for cell in cells)
+    blind = sum(cell.get("status") != "failed" and not is_scored(cell) for cell in cells)
+    cut = sum(cell.get("status") == "interrupted" for cell in cells)
+    counted = (
+        (failed, "failed and say nothing"),
+        (blind, "could not be scored, as the truth is not known"),
+        (cut, "were interrupted: a longer attack may find more"),
+    )
+    return tuple(f"{count} of {len(cells)} cells {what}" for count, what in counted if count)
+
+
+def _percent(interval: tuple[float, float]) -> str:
+    return f"{100 * interval[0]:.0f}–{100 * interval[1]:.0f} %"
