@@ -9,12 +9,12 @@ the worst cell gives the level of the run.
     medium   at least 0.25                                  at least 0.40
     high     at least 0.50                                  at least 0.60
 
-An image is *identified* when it is the nearest to its reconstruction among held-out candidates. The *relative
-score* of an image is (s - b) / (1 - b), where s is the SSIM of its reconstruction and b the SSIM that a guess
-without the update reaches: 0 is worth nothing, 1 is the image itself. Only identified images count for the
-second signal, because among many images the luckiest guess always beats the average guess; where identification was
-not measured, all of them count. A failed or unscored cell is no evidence either way; a run that holds nothing else
-is `unknown`, never `none`.
+An image is *identified* when it is the nearest to its reconstruction among held-out candidates. The
+*relative score* of an image is (s - b) / (1 - b), where s is the SSIM of its reconstruction and b the SSIM
+that a guess without the update reaches: 0 is worth nothing, 1 is the image itself. Only identified images
+count for the second signal, because among many images the luckiest guess always beats the average guess;
+where identification was not measured, all of them count. A failed or unscored cell is no evidence either
+way; a run that holds nothing else is `unknown`, never `none`.
 """
 
 from __future__ import annotations
