@@ -1,0 +1,238 @@
+"""The only optimisation loop. An attack is a composition of parts; this file runs it on an Observation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from leakscope.attacks.images import Images, Pixels
+from leakscope.attacks.known import Known, Variable
+from leakscope.attacks.matching import Cosine, Matching
+from leakscope.attacks.objective import Objective
+from leakscope.attacks.priors import Prior, TotalVariation
+from leakscope.attacks.schedules import SCHEDULES
+from leakscope.attacks.surrogate import Linear, Surrogate
+from leakscope.attacks.watch import Watch
+from leakscope.observation import Observation
+from leakscope.types import Reconstruction, stream
+
+Checkpoint = dict[str, Any]
+
+
+class Adaptation(Protocol):
+    """Changes the composition after a look at what was observed, and says why."""
+
+    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """A composition of parts. Call it with an Observation, get a Reconstruction."""
+
+    name: str
+    images: Images = field(default_factory=Pixels)
+    surrogate: Surrogate = field(default_factory=Linear)
+    matching: Matching = field(default_factory=Cosine)
+    priors: tuple[Prior, ...] = (TotalVariation(),)
+    adaptations: tuple[Adaptation, ...] = ()
+    schedule: str = "paper"
+    iterations: int = 1000
+    history: int = 50
+    """A history row every so many iterations."""
+    restarts: int = 1
+    """Independent starts; the one with the lowest final objective counts."""
+    early_stop: float = 0.0
+    """Stop once the objective fell by less than this part of itself between two history rows; 0 never stops."""
+
+    def __call__(
+        self,
+        observation: Observation,
+        *,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        watch: Watch | None = None,
+        resume: Checkpoint | None = None,
+    ) -> Reconstruction:
+        """Run all restarts; `resume` continues from a checkpoint that `watch.keep` was given."""
+        watch = watch or Watch()
+        attack, known, notes = self._adapt(Known.of(observation, torch.device(device)))
+        resume = dict(resume or {})
+        champion: Reconstruction | None = _unpack(resume.get("champion"))
+        for restart in range(int(resume.get("restart", 0)), self.restarts):
+            run = _Run(attack, known, seed=seed * 1000 + restart, state=resume.pop("run", None))
+            done = run.go(watch, lambda run=run, r=restart, c=champion: {"restart": r, "champion": _pack(c), "run": run.pack()})  # type: ignore[misc]
+            if champion is None or done.notes["objective"] < champion.notes["objective"]:  # type: ignore[operator]
+                champion = done
+            if done.status == "interrupted":
+                break
+        assert champion is not None
+        return replace(champion, notes={**notes, **champion.notes})
+
+    def _adapt(self, known: Known) -> tuple[Attack, Known, dict[str, object]]:
+        attack, notes = self, {}
+        for adaptation in self.adaptations:
+            attack, known, note = adaptation(attack, known)
+            notes.update(note)
+        return attack, known, notes
+
+
+class _Run:
+    """One start of one attack: variables, their optimiser, and what has been seen so far."""
+
+    def __init__(self, attack: Attack, known: Known, *, seed: int, state: Checkpoint | None) -> None:
+        self.attack, self.known = attack, known
+        self.objective = Objective(known, attack.images, attack.surrogate, attack.matching, attack.priors)
+        self.declared = _declare(attack, known, seed)
+        self.v = {name: variable.start.clone() for name, variable in self.declared.items()}
+        self.optimiser = torch.optim.Adam([{"params": [self.v[n]], "lr": d.lr} for n, d in self.declared.items()])
+        self.iteration, self.seconds = 0, 0.0
+        self.rows: list[dict[str, float]] = []
+        self.best = self.images()
+        self.best_value = torch.full((), math.inf, dtype=known.w0.dtype, device=known.w0.device)
+        self.best_l_sim = self.best_value.clone()
+        if state is not None:
+            self.unpack(state)
+
+    def images(self) -> Tensor:
+        """(N, C, H, W) in [0, 1]."""
+        with torch.no_grad():
+            return self.known.normalisation.invert(self.attack.images.decode(self.v, self.known)).clamp(0, 1)
+
+    def labels(self) -> Tensor:
+        known = self.known.labels
+        found = self.v["y"].argmax(1) if known is None else known
+        return found.argmax(1) if found.dim() == 2 else found
+
+    def go(self, watch: Watch, checkpoint: Callable[[], Checkpoint]) -> Reconstruction:
+        total = self.attack.iterations
+        status: Literal["finished", "stopped early", "interrupted"] = "finished"
+        try:
+            while self.iteration < total:
+                if watch.stop():
+                    status = "interrupted"
+                    break
+                began = time.perf_counter()
+                value, terms = self.step()
+                self.seconds += time.perf_counter() - began
+                if self.iteration % self.attack.history == 0 or self.iteration == total:
+                    self._look(watch, float(value), terms)
+                    if self._plateau():
+                        status = "stopped early"
+                        break
+                watch.tick(self.iteration, total)
+                watch.keep(checkpoint)
+        except KeyboardInterrupt:
+            status = "interrupted"
+        return self.result(status)
+
+    def step(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """One iteration: gradient of the objective, Adam on every variable, projections."""
+        progress = self.iteration / self.attack.iterations
+        gradients, value, terms = self.objective.evaluate(self.v, self.v_like(progress))
+        if progress >= 0.5:  # earlier values are not comparable: priors may still be fading in
+            self._remember(value, terms["l_sim"])
+        factor = SCHEDULES[self.attack.schedule](progress)
+        for group, (name, declared) in zip(self.optimiser.param_groups, self.declared.items(), strict=True):
+            group["lr"] = declared.lr * factor
+            self.v[name].grad = gradients[name]
+        self.optimiser.step()
+        with torch.no_grad():
+            for name, declared in self.declared.items():
+                if declared.project is not None:
+                    declared.project(self.v[name])
+        self.iteration += 1
+        return value, terms
+
+    def v_like(self, number: float) -> Tensor:
+        return torch.tensor(number, dtype=self.known.w0.dtype, device=self.known.w0.device)
+
+    def result(self, status: Literal["finished", "stopped early", "interrupted"]) -> Reconstruction:
+        _, value, terms = self.objective.evaluate(self.v, self.v_like(self.iteration / self.attack.iterations))
+        self._remember(value, terms["l_sim"])
+        return Reconstruction(
+            images=self.images().cpu(),
+            best=self.best.cpu(),
+            labels=self.labels().cpu(),
+            l_sim=float(terms["l_sim"]),
+            l_sim_raw=float(terms["l_sim_raw"]),
+            l_sim_best=float(self.best_l_sim),
+            history=tuple(self.rows),
+            iterations=self.iteration,
+            seconds=self.seconds,
+            status=status,
+            notes={"objective": float(value), **self._moved()},
+        )
+
+    def pack(self) -> Checkpoint:
+        """Everything that determines the rest of the run, as plain tensors, numbers and lists."""
+        return {
+            "v": {name: value.clone() for name, value in self.v.items()},
+            "optimiser": self.optimiser.state_dict(),
+            "iteration": self.iteration,
+            "seconds": self.seconds,
+            "rows": [dict(row) for row in self.rows],
+            "best": (self.best, self.best_value, self.best_l_sim),
+        }
+
+    def unpack(self, state: Checkpoint) -> None:
+        with torch.no_grad():
+            for name, value in state["v"].items():
+                self.v[name].copy_(value)
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.iteration, self.seconds, self.rows = state["iteration"], state["seconds"], list(state["rows"])
+        self.best, self.best_value, self.best_l_sim = (value.to(self.known.w0.device) for value in state["best"])
+
+    def _remember(self, value: Tensor, l_sim: Tensor) -> None:
+        better = value < self.best_value
+        self.best = torch.where(better, self.images(), self.best)
+        self.best_value = torch.where(better, value, self.best_value)
+        self.best_l_sim = torch.where(better, l_sim, self.best_l_sim)
+
+    def _look(self, watch: Watch, value: float, terms: Mapping[str, Tensor]) -> None:
+        row = {"iteration": self.iteration, "objective": value, "seconds": self.seconds}
+        row |= {name: float(term) for name, term in terms.items()} | self._moved()
+        self.rows.append({**row, **watch.look(row, self.images(), self.labels())})
+
+    def _moved(self) -> dict[str, float]:
+        """How far the surrogate variables went: t, |P1 - mid| / |delta|, mean |d - 1|."""
+        seen = {}
+        if "t" in self.v:
+            seen["t"] = float(self.v["t"])
+        if "p1" in self.v:
+            seen["p1_distance"] = float(self.v["p1"].norm() / self.known.delta.norm())
+        if "d" in self.v:
+            seen["d_distance"] = float((self.v["d"] - 1).abs().mean())
+        return seen
+
+    def _plateau(self) -> bool:
+        if self.attack.early_stop <= 0 or len(self.rows) < 2 or self.iteration < self.attack.iterations / 2:
+            return False
+        before, now = self.rows[-2]["objective"], self.rows[-1]["objective"]
+        return before - now < self.attack.early_stop * abs(before)
+
+
+def _declare(attack: Attack, known: Known, seed: int) -> dict[str, Variable]:
+    """All variables of all parts."""
+    start = stream(seed, "dummy start")
+    declared = {**attack.images.variables(known, start), **attack.surrogate.variables(known)}
+    declared |= attack.matching.variables(known)
+    if known.labels is None:
+        declared["y"] = Variable(torch.randn(known.n, known.classes, generator=start).to(known.w0), 0.1)
+    return declared
+
+
+def _pack(reconstruction: Reconstruction | None) -> Checkpoint | None:
+    if reconstruction is None:
+        return None
+    return {f.name: getattr(reconstruction, f.name) for f in dataclasses.fields(reconstruction)}
+
+
+def _unpack(packed: Checkpoint | None) -> Reconstruction | None:
+    return None if packed is None else Reconstruction(**packed)

@@ -1,0 +1,158 @@
+"""What the attacker knows, laid out for the loop: flat weight vectors, and the dummy gradient of eq. 8."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from leakscope.observation import Observation
+from leakscope.types import LocalTraining, Normalisation, Weights
+
+Variables = Mapping[str, Tensor]
+"""Everything an optimiser may move, by name: x, t, p1, d, ..."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A tensor that the optimiser moves, declared by the part that owns it."""
+
+    start: Tensor
+    lr: float
+    project: Callable[[Tensor], object] | None = None
+    """Brings the tensor back into its feasible set, in place, after every step."""
+
+
+@dataclass(frozen=True)
+class Dummy:
+    """What the dummy images induce at the surrogate state."""
+
+    update: Tensor
+    """(p,): the dummy gradient g_t, or the update of a simulated client."""
+    loss: Tensor
+    """(): mean cross-entropy of the dummy images."""
+    features: Tensor | None
+    """(N, F): the input of the first fully connected layer, None where the net has none."""
+    state: Tensor
+    """(p,): the weights at which loss and features were taken."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """The Observation on one device, with weights as vectors in R^p in the order of `sizes`."""
+
+    module: nn.Module
+    buffers: Weights
+    sizes: Mapping[str, torch.Size]
+    w0: Tensor
+    """(p,)"""
+    delta: Tensor
+    """(p,): the visible update w0 - wT."""
+    labels: Tensor | None
+    """(N,) class indices, or None where the attacker has to find them."""
+    n: int
+    shape: tuple[int, int, int]
+    classes: int
+    training: LocalTraining
+    normalisation: Normalisation
+    tape: dict[str, Tensor]
+    feature_layer: str | None
+    """Name of the first fully connected layer in the order of the forward pass."""
+
+    @classmethod
+    def of(cls, observation: Observation, device: torch.device, dtype: torch.dtype = torch.float32) -> Known:
+        module = attack_copy(observation.victim.module, observation.training).to(device, dtype)
+        tape: dict[str, Tensor] = {}
+        labels = observation.labels
+        return cls(
+            module=module,
+            buffers=_to(observation.buffers, device, dtype),
+            sizes=observation.victim.sizes,
+            w0=_flatten(observation.w0, observation.victim.sizes).to(device, dtype),
+            delta=_flatten(observation.delta, observation.victim.sizes).to(device, dtype),
+            labels=None if labels is None else labels.to(device),
+            n=observation.n,
+            shape=observation.victim.shape,
+            classes=observation.victim.classes,
+            training=observation.training,
+            normalisation=observation.normalisation,
+            tape=tape,
+            feature_layer=_tap_first_linear(module, observation.victim.shape, tape),
+        )
+
+    @property
+    def wT(self) -> Tensor:  # noqa: N802 - the paper's symbol
+        """The model after local training as the server sees it: w0 minus the visible update."""
+        return self.w0 - self.delta
+
+    def split(self, vector: Tensor) -> dict[str, Tensor]:
+        """(p,) -> named tensors, as views."""
+        pieces = vector.split([size.numel() for size in self.sizes.values()])
+        return {name: piece.view(size) for (name, size), piece in zip(self.sizes.items(), pieces, strict=True)}
+
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> Dummy:
+        """g = grad_w loss(f_w(x), y) on the whole dummy set (eq. 8), differentiable in w, x and y.
+
+        torch.compile and vmap need torch.func; run eagerly, plain autograd gives the same numbers faster.
+        """
+
+        def loss_at(w: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor | None]]:
+            logits = torch.func.functional_call(self.module, {**self.split(w), **self.buffers}, (x,))
+            loss = functional.cross_entropy(logits, y)
+            return loss, (loss, self.tape.pop("features", None))
+
+        if torch.compiler.is_compiling():
+            g, (loss, features) = torch.func.grad(loss_at, has_aux=True)(w)
+        else:
+            w = w if w.requires_grad else w.detach().requires_grad_()
+            loss, (_, features) = loss_at(w)
+            (g,) = torch.autograd.grad(loss, w, create_graph=True)
+        return Dummy(g, loss, features, w)
+
+
+def attack_copy(module: nn.Module, training: LocalTraining) -> nn.Module:
+    """The victim as the dummy gradient needs it: batch norm with batch statistics in train mode, no dropout.
+
+    Dropout draws a new mask in every step of the client, which no attacker can know: its mean is the best guess.
+    """
+    module = copy.deepcopy(module).eval()
+    if training.mode == "train":
+        torch.func.replace_all_batch_norm_modules_(module)
+        for part in module.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                part.train()
+    return module.requires_grad_(False)
+
+
+def _flatten(weights: Weights, sizes: Mapping[str, torch.Size]) -> Tensor:
+    return torch.cat([weights[name].reshape(-1) for name in sizes])
+
+
+def _to(weights: Weights, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+    return {
+        name: value.to(device, dtype if value.is_floating_point() else value.dtype)
+        for name, value in weights.items()
+    }
+
+
+def _tap_first_linear(module: nn.Module, shape: tuple[int, int, int], tape: dict[str, Tensor]) -> str | None:
+    """Find the first linear layer that takes one vector per image, and let it put its input on the tape."""
+    seen: list[str] = []
+    handles = [
+        part.register_forward_pre_hook(lambda _, inputs, name=name: seen.append(name) if inputs[0].dim() == 2 else None)  # type: ignore[misc]
+        for name, part in module.named_modules()
+        if isinstance(part, nn.Linear)
+    ]
+    example = next(module.parameters())
+    with torch.no_grad():
+        module(torch.zeros(2, *shape, dtype=example.dtype, device=example.device))
+    for handle in handles:
+        handle.remove()
+    if not seen:
+        return None
+    module.get_submodule(seen[0]).register_forward_pre_hook(lambda _, inputs: tape.update(features=inputs[0]))
+    return seen[0]

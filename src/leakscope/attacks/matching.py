@@ -1,0 +1,72 @@
+"""How the dummy update is compared with the observed one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from leakscope.attacks.known import Known, Variable, Variables
+
+
+class Matching(Protocol):
+    """A distance between updates that ignores their length."""
+
+    def variables(self, known: Known) -> dict[str, Variable]:
+        """What it lets the optimiser move."""
+
+    def calibrate(self, v: Variables, g: Tensor) -> Tensor:
+        """The dummy update (p,) as it is compared."""
+
+    def distance(self, g: Tensor, known: Known) -> Tensor:
+        """L_sim: 0 for parallel updates."""
+
+    def penalty(self, v: Variables, known: Known) -> Tensor:
+        """Its own regulariser, a scalar."""
+
+
+def cosine_distance(g: Tensor, target: Tensor) -> Tensor:
+    """1 - <g, target> / (|g| |target|) over all coordinates."""
+    floor = torch.finfo(g.dtype).tiny
+    return 1 - torch.dot(g, target) / (g.norm() * target.norm()).clamp_min(floor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine:
+    """1 - cos(g, delta), global over the concatenation of all parameters."""
+
+    def variables(self, known: Known) -> dict[str, Variable]:  # noqa: ARG002
+        return {}
+
+    def calibrate(self, v: Variables, g: Tensor) -> Tensor:  # noqa: ARG002
+        return g
+
+    def distance(self, g: Tensor, known: Known) -> Tensor:
+        return cosine_distance(g, known.delta)
+
+    def penalty(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
+        return known.delta.new_zeros(())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated(Cosine):
+    """1 - cos(d * g, delta) with a learned d in R^p (eq. 9) held near one by lambda_d |d - 1|^2 (eq. 10)."""
+
+    lambda_d: float = 1e-5
+    lr_d: float = 1e-3
+    bound: float = 10.0
+
+    def variables(self, known: Known) -> dict[str, Variable]:
+        def keep(d: Tensor) -> Tensor:
+            return d.clamp_(1 / self.bound, self.bound)
+
+        return {"d": Variable(torch.ones_like(known.delta), self.lr_d, keep)}
+
+    def calibrate(self, v: Variables, g: Tensor) -> Tensor:
+        return v["d"] * g
+
+    def penalty(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
+        """lambda_d R_d, a sum of squares."""
+        return self.lambda_d * (v["d"] - 1).square().sum()

@@ -1,0 +1,61 @@
+"""The attacks by name: each a composition of parts, with its paper and equations."""
+
+from __future__ import annotations
+
+from leakscope.attacks.engine import Attack
+from leakscope.attacks.images import Pixels
+from leakscope.attacks.matching import Calibrated, Cosine
+from leakscope.attacks.priors import ClassLoss, TotalVariation
+from leakscope.attacks.surrogate import Bezier, Linear, Start
+
+
+def ig(*, lr: float = 1.0, tv: float = 0.01, schedule: str = "paper") -> Attack:
+    """Inverting Gradients (Geiping et al. 2020) as the paper runs it: the SME loop with the state fixed at w0."""
+    return Attack(
+        name="ig",
+        images=Pixels(lr=lr),
+        surrogate=Start(),
+        matching=Cosine(),
+        priors=(TotalVariation(weight=tv),),
+        schedule=schedule,
+    )
+
+
+def sme(*, lr: float = 1.0, lr_t: float = 1e-3, tv: float = 0.01, schedule: str = "paper") -> Attack:
+    """Surrogate Model Extension (Zhu, Yao, Blaschko 2023): one state on the line between w0 and wT (eq. 3)."""
+    return Attack(
+        name="sme",
+        images=Pixels(lr=lr),
+        surrogate=Linear(lr_t=lr_t),
+        matching=Cosine(),
+        priors=(TotalVariation(weight=tv),),
+        schedule=schedule,
+    )
+
+
+def nl_sme(
+    *,
+    lr: float = 1.0,
+    lr_t: float = 1e-3,
+    lr_p: float = 1e-3,
+    lr_d: float = 1e-3,
+    lambda_p: float = 1e-3,
+    lambda_d: float = 1e-5,
+    gamma: float = 0.0,
+    tv: float = 0.01,
+    trajectory: bool = True,
+    calibration: bool = True,
+    schedule: str = "paper",
+) -> Attack:
+    """NL-SME (the paper, eqs. 5-11): a Bezier path with a learned control point, and calibrated matching.
+
+    `trajectory` and `calibration` are the two switches of the paper's ablation; with both off it is SME.
+    """
+    return Attack(
+        name="nl-sme",
+        images=Pixels(lr=lr),
+        surrogate=Bezier(lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p) if trajectory else Linear(lr_t=lr_t),
+        matching=Calibrated(lr_d=lr_d, lambda_d=lambda_d) if calibration else Cosine(),
+        priors=(TotalVariation(weight=tv), ClassLoss(weight=gamma)) if gamma else (TotalVariation(weight=tv),),
+        schedule=schedule,
+    )
