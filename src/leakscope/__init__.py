@@ -1,1 +1,31 @@
 """leakscope: what a federated-learning client gives away with its model update."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leakscope.audit import AuditResult as AuditResult
+    from leakscope.audit import audit as audit
+    from leakscope.update_file import RecordedUpdate as RecordedUpdate
+    from leakscope.update_file import read_update as read_update
+    from leakscope.update_file import write_update as write_update
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "AuditResult": "leakscope.audit",
+    "audit": "leakscope.audit",
+    "RecordedUpdate": "leakscope.update_file",
+    "read_update": "leakscope.update_file",
+    "write_update": "leakscope.update_file",
+}
+__all__ = ["__version__", *_PLACES]
+
+
+def __getattr__(name: str) -> object:
+    """Public names are imported on first use: torch takes seconds, `leakscope --help` should not."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'leakscope' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)

@@ -1,0 +1,5 @@
+"""`python -m leakscope` is the command line."""
+
+from leakscope.cli import main
+
+main()

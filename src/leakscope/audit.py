@@ -1,0 +1,242 @@
+"""An audit: what is asked for, the grid of cells that answers it, and the result."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from leakscope import data
+from leakscope.attacks import ATTACKS, MATCHINGS, read_settings
+from leakscope.attacks.schedules import SCHEDULES
+from leakscope.cell import Cell
+from leakscope.defenses import parse_defense
+from leakscope.errors import InputError, Problem, refuse, unknown
+from leakscope.fusion import parse_fusion
+from leakscope.runs.local import Places, run_here, run_in_processes
+from leakscope.runs.store import Run
+from leakscope.simulate import make_client
+from leakscope.types import LocalTraining
+
+DEFAULT_ATTACK = "nl-sme"
+T = TypeVar("T")
+LABELS = ("known", "counts", "recovered", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What an auditor asks for; the options of the command line, one spelling everywhere."""
+
+    dataset: str = "photos"
+    data_root: Path | None = None
+    weights: Path | None = None
+    model: str | None = None
+    attacks: Sequence[str] = (DEFAULT_ATTACK,)
+    settings: Sequence[str] = ()
+    """`nl-sme.lambda_p=0.01`"""
+    defenses: Sequence[str] = ("none",)
+    n: int = 50
+    epochs: int = 20
+    batch_size: int | None = None
+    lr: float = 0.004
+    mode: str = "eval"
+    clients: int = 1
+    seed: int = 0
+    writer: str | None = None
+    fuse: str | None = None
+    labels: str = "known"
+    matching: str = "auto"
+    w0: str = "fresh"
+    iterations: int = 1000
+    history: int = 50
+    restarts: int = 1
+    schedule: str | None = None
+    early_stop: float = 0.0
+    device: str = "auto"
+
+    def cells(self) -> list[Cell]:
+        """The grid, after every problem of the request was looked for."""
+        problems = list(self.problems())
+        chosen, more = _gather(lambda: split_settings(self.settings, self.attacks))
+        defenses, worse = _gather(lambda: [str(parse_defense(text)) for text in self.defenses])
+        dataset, worst = _gather(lambda: data.load(self.dataset, root=self.data_root))
+        refuse([*problems, *more, *worse, *worst])
+        assert chosen is not None
+        assert defenses is not None
+        assert dataset is not None
+        cells = [
+            Cell(
+                dataset=dataset.name,
+                data_fingerprint=dataset.fingerprint,
+                model=self.model or data.default_model(dataset.name),
+                attack=attack,
+                settings=chosen[attack],
+                defense=defense,
+                n=self.n,
+                epochs=self.epochs,
+                batch_size=self.batch_size or min(10, self.n),
+                lr=self.lr,
+                mode=self.mode,
+                seed=seed,
+                writer=self.writer,
+                fuse=str(parse_fusion(self.fuse)) if self.fuse else None,
+                labels=self.labels,
+                matching=self.matching,
+                w0=self.w0,
+                iterations=self.iterations,
+                history=self.history,
+                restarts=self.restarts,
+                schedule=self.schedule,
+                early_stop=self.early_stop,
+                device=pick_device(self.device),
+            )
+            for seed in range(self.seed, self.seed + self.clients)
+            for defense in defenses
+            for attack in self.attacks
+        ]
+        for cell in {(cell.seed, cell.defense): cell for cell in cells}.values():
+            parse_defense(cell.defense).check(make_client(cell, dataset, cell.seed))
+        return cells
+
+    def problems(self) -> Iterable[Problem]:
+        yield from (unknown("attack", name, ATTACKS) for name in self.attacks if name not in ATTACKS)
+        choices = (
+            ("--labels", self.labels, LABELS),
+            ("--matching", self.matching, MATCHINGS),
+            ("--mode", self.mode, ("eval", "train")),
+            *((("--schedule", self.schedule, tuple(SCHEDULES)),) if self.schedule else ()),
+        )
+        for option, value, allowed in choices:
+            if value not in allowed:
+                yield unknown(option, value, allowed)
+        for option, number in (("--n", self.n), ("--clients", self.clients), ("--iterations", self.iterations)):
+            if number < 1:
+                yield Problem(f"{option} {number} is not at least 1", fix=f"{option} 1 or more")
+        for option, number in (("--restarts", self.restarts), ("--history", self.history)):
+            if number < 1:
+                yield Problem(f"{option} {number} is not at least 1", fix=f"{option} 1 or more")
+        if self.seed < 0:
+            yield Problem(f"--seed {self.seed} is negative", fix="--seed 0 or more")
+        if self.batch_size is not None and self.batch_size > self.n:
+            yield Problem(f"--batch-size {self.batch_size} is larger than --n {self.n}", fix=f"--batch-size {min(10, self.n)}")
+        _, found = _gather(
+            lambda: LocalTraining(epochs=self.epochs, batch_size=self.batch_size or min(10, max(1, self.n)), lr=self.lr)
+        )
+        yield from found
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found; everything in it can be read again from the folder."""
+
+    folder: Path
+    result: Mapping[str, Any]
+    complete: bool = True
+
+    @property
+    def cells(self) -> Sequence[Mapping[str, Any]]:
+        return list(self.result["cells"])
+
+    @property
+    def level(self) -> str:
+        return str(self.result["summary"]["level"])
+
+    @property
+    def verdict(self) -> str:
+        return str(self.result["summary"]["verdict"])
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "index.html"
+
+    def __repr__(self) -> str:
+        return f"AuditResult({self.level}: {self.verdict} -> {self.report})"
+
+
+Notice = Callable[[dict[str, Any]], None]
+
+
+def audit(*, out: str | os.PathLike[str], workers: int = 1, **options: Any) -> AuditResult:
+    """Audit a client from Python; the options are those of `Request`, the same as on the command line.
+
+    >>> audit(dataset="photos", attacks=["sme"], n=4, iterations=100, out="runs/mine")  # doctest: +SKIP
+    """
+    known = {entry.name for entry in fields(Request)}
+    refuse(unknown("option", name, known) for name in options if name not in known)
+    request = Request(**options)
+    command = "leakscope.audit(" + ", ".join(f"{key}={value!r}" for key, value in options.items()) + ")"
+    return run_cells(request.cells(), Path(out), request, workers=workers, command=command)
+
+
+def run_cells(
+    cells: list[Cell],
+    out: Path,
+    request: Request,
+    *,
+    workers: int = 1,
+    command: str | None = None,
+    notice: Notice = lambda _: None,
+) -> AuditResult:
+    """Run what is not done yet, then write result.json, the picture and the report."""
+    from leakscope.report import render  # the report reads run folders only
+
+    command = command or shlex.join(["leakscope", *sys.argv[1:]])
+    run = Run.open(out, cells, command=command)
+    todo = [cell for cell in cells if run.result(cell.key) is None]
+    places = Places(request.data_root, request.weights)
+    if workers > 1 and len(todo) > 1:
+        complete = run_in_processes(run, todo, places, workers=min(workers, len(todo)), notice=notice)
+    else:
+        complete = run_here(run, todo, places, notice=notice)
+    result = run.finish(cells, command=command)
+    render(out)
+    return AuditResult(out, result, complete)
+
+
+def split_settings(texts: Sequence[str], attacks: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`nl-sme.lambda_p=0.01` -> {"nl-sme": {"lambda_p": 0.01}}; an error if that attack is not in the run."""
+    chosen: dict[str, dict[str, Any]] = {name: {} for name in attacks}
+    problems = []
+    for text in texts:
+        target, equals, value = text.partition("=")
+        attack, dot, parameter = target.rpartition(".")
+        if not (equals and dot and attack and parameter and value):
+            problems.append(Problem(f"--set {text!r} is not attack.parameter=value", fix="--set nl-sme.lambda_p=0.01"))
+        elif attack not in chosen:
+            problems.append(
+                Problem(f"--set {text!r}: {attack} is not in this run", fix=f"add --attack {attack}, or drop the option")
+            )
+        else:
+            chosen[attack][parameter] = value
+    for attack in filter(ATTACKS.__contains__, chosen):
+        ready, found = _gather(lambda attack=attack: read_settings(attack, chosen[attack]))  # type: ignore[misc]
+        problems += found
+        chosen[attack] = ready or {}
+    refuse(problems)
+    return chosen
+
+
+def pick_device(name: str) -> str:
+    """`auto` takes a GPU where there is one."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return next((device for device in ("cuda", "mps") if available[device]), "cpu")
+    if name.partition(":")[0] not in available:
+        raise InputError(unknown("device", name, ("auto", *available)))
+    if not available[name.partition(":")[0]]:
+        raise InputError(Problem(f"there is no {name} device here", fix="--device auto"))
+    return name
+
+
+def _gather(make: Callable[[], T]) -> tuple[T | None, list[Problem]]:
+    """A value, or the problems that kept it from being made: so that all problems can be shown at once."""
+    try:
+        return make(), []
+    except InputError as error:
+        return None, list(error.problems)

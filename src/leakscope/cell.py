@@ -1,0 +1,174 @@
+"""One cell of an audit: client x defense x attack x seed, from private images to a scored reconstruction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from leakscope.attacks import build_attack
+from leakscope.attacks.engine import Attack, Checkpoint
+from leakscope.attacks.watch import Watch
+from leakscope.memory import peak_memory_mb, reset_peak_memory
+from leakscope.metrics import score
+from leakscope.metrics.l_sim_fl import l_sim_fl
+from leakscope.simulate import Scene, Truth, stage
+from leakscope.types import LabelKnowledge, LocalTraining, Reconstruction, Scores
+
+
+class Cell(BaseModel):
+    """Everything that determines one result, and nothing else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str
+    data_fingerprint: str
+    model: str
+    attack: str
+    settings: dict[str, bool | int | float | str] = {}
+    """Parameters of the recipe that differ from its defaults."""
+    defense: str = "none"
+    n: int
+    epochs: int
+    batch_size: int
+    lr: float
+    mode: Literal["eval", "train"] = "eval"
+    seed: int = 0
+    writer: str | None = None
+    fuse: str | None = None
+    labels: LabelKnowledge = "known"
+    matching: str = "auto"
+    auxiliary: bool = False
+    w0: str = "fresh"
+    iterations: int = 1000
+    history: int = 50
+    restarts: int = 1
+    schedule: str | None = None
+    early_stop: float = 0.0
+    device: str = "cpu"
+    update_file: str | None = None
+    """A recorded update instead of a simulated client; `data_fingerprint` is then the hash of the file."""
+    truth_file: str | None = None
+    round: int | None = None
+
+    @property
+    def key(self) -> str:
+        """A hash of everything that determines the result; files count by content, not by place."""
+        facts = self.model_dump(exclude={"update_file", "truth_file"})
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def training(self) -> LocalTraining:
+        return LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, mode=self.mode)
+
+    def __str__(self) -> str:
+        writer = f" writer {self.writer}" if self.writer else ""
+        return f"{self.attack} on {self.dataset}{writer} seed {self.seed}, defense {self.defense}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished cell: what goes to cell.json, and the pictures."""
+
+    record: dict[str, Any]
+    images: dict[str, Tensor]
+
+
+def run_cell(
+    cell: Cell,
+    *,
+    data_root: Path | None = None,
+    weights: Path | None = None,
+    watching: Callable[[Truth | None], Watch] = lambda _: Watch(),
+    resume: Checkpoint | None = None,
+) -> Outcome:
+    """Simulate, defend, observe, attack, score."""
+    scene = stage(cell, data_root=data_root)
+    attack = compose(cell)
+    reset_peak_memory(cell.device)
+    found = attack(
+        scene.observation, seed=cell.seed, device=cell.device, watch=watching(scene.truth), resume=resume
+    )
+    memory = peak_memory_mb(cell.device)
+    scores = None if scene.truth is None else _score(scene, found, weights)
+    return Outcome(_record(cell, attack, scene, found, scores, memory), _pictures(scene.truth, found, scores))
+
+
+def compose(cell: Cell) -> Attack:
+    """The attack of a cell with its run-wide options."""
+    attack = build_attack(cell.attack, cell.settings, matching=cell.matching)
+    return replace(
+        attack,
+        iterations=cell.iterations,
+        history=cell.history,
+        restarts=cell.restarts,
+        schedule=cell.schedule or attack.schedule,
+        early_stop=cell.early_stop or attack.early_stop,
+    )
+
+
+def _score(scene: Scene, found: Reconstruction, weights: Path | None) -> Scores:
+    assert scene.truth is not None
+    scores = score(scene.truth.batch.images, found, candidates=scene.truth.candidates, weights=weights)
+    seen = scene.observation
+    explained = l_sim_fl(
+        seen.victim, seen.w0, seen.delta, seen.training, found.images, found.labels, seen.normalisation
+    )
+    return replace(scores, metrics={**scores.metrics, "l_sim_fl": explained})
+
+
+def _record(
+    cell: Cell, attack: Attack, scene: Scene, found: Reconstruction, scores: Scores | None, memory: float
+) -> dict[str, Any]:
+    """The JSON of a cell (DESIGN: the run folder)."""
+    seen = scene.observation
+    unscored = {"psnr": None, "l_sim": found.l_sim, "l_sim_raw": found.l_sim_raw}
+    client = {**asdict(seen.training), "n": seen.n, "seed": cell.seed, "steps": seen.training.steps(seen.n)}
+    if scene.truth is not None and scene.truth.batch.writer is not None:
+        client["writer"] = scene.truth.batch.writer
+    return {
+        "key": cell.key,
+        "dataset": cell.dataset,
+        "model": cell.model,
+        "attack": cell.attack,
+        "attack_repr": repr(attack),
+        "settings": dict(cell.settings),
+        "defense": cell.defense,
+        "fuse": cell.fuse,
+        "client": client,
+        "knowledge": asdict(seen.knowledge),
+        "matching": found.notes.get("matching", {"chosen": cell.matching, "why": "asked for"}),
+        "w0": cell.w0,
+        "round": cell.round,
+        "device": cell.device,
+        "iterations": found.iterations,
+        "metrics": unscored if scores is None else dict(scores.metrics),
+        "baseline": {} if scores is None else dict(scores.baseline),
+        "per_image": {} if scores is None else {name: list(values) for name, values in scores.per_image.items()},
+        "intervals": {} if scores is None else {name: list(pair) for name, pair in scores.intervals.items()},
+        "missing": {"psnr": "no truth file was given"} if scores is None else dict(scores.missing),
+        "notes": {**scene.update.notes, **{k: v for k, v in found.notes.items() if k != "matching"}},
+        "seconds": found.seconds,
+        "peak_memory_mb": memory,
+        "history": [dict(row) for row in found.history],
+        "status": found.status,
+    }
+
+
+def _pictures(truth: Truth | None, found: Reconstruction, scores: Scores | None) -> dict[str, Tensor]:
+    """Originals and reconstructions in the originals' order, and what an attacker would show who knows nothing."""
+    if truth is None or scores is None:
+        return {"reconstructions": found.images}
+    order = list(scores.assignment)
+    nothing = truth.candidates.mean(0) if len(truth.candidates) else truth.batch.images.mean((0, 2, 3), keepdim=True)[0]
+    return {
+        "originals": truth.batch.images,
+        "reconstructions": found.images[order],
+        "baseline": nothing.expand(truth.batch.images.shape[1:]).contiguous(),
+    }

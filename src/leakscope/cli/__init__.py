@@ -1,0 +1,47 @@
+"""The command line: parses, calls, prints. Bad input exits with 2, an interrupted run with 130, failed cells with 3."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: a spinning thread slows its neighbours
+
+import typer
+
+from leakscope.cli.audit import audit
+from leakscope.cli.data import data
+from leakscope.cli.display import console
+from leakscope.cli.doctor import doctor
+from leakscope.cli.lists import list_
+from leakscope.cli.recorded import attack, simulate
+from leakscope.cli.report import report
+from leakscope.errors import InputError
+
+app = typer.Typer(
+    name="leakscope",
+    help="Shows what a federated-learning client gives away with its model update.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for verb in (audit, simulate, attack, report, doctor):
+    app.command()(verb)
+app.command("list")(list_)
+app.add_typer(data, name="data")
+
+
+def main() -> None:
+    """Run, and turn bad input into a message instead of a traceback."""
+    try:
+        app(standalone_mode=True)
+    except InputError as error:
+        for problem in error.problems:
+            console.print(f"[red]error[/red] {problem}", highlight=False)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT):
+            raise
+        console.print(f"[red]error[/red] {error.strerror}: {error.filename}\n  fix: make room or choose another --out")
+        sys.exit(2)

@@ -1,0 +1,46 @@
+"""`leakscope data`: which data sets are at hand, and how to get the others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
+
+from leakscope import data as datasets
+from leakscope.cli import options as o
+from leakscope.cli.display import console
+from leakscope.data.fetch import fetch as fetch_dataset
+from leakscope.errors import InputError, Problem
+
+data = typer.Typer(help="Which data sets are at hand, and how to get the others.", no_args_is_help=True)
+
+
+@data.command()
+def show(data_root: o.DataRoot = None) -> None:
+    """What was found, and where."""
+    table = Table(box=None, header_style="bold")
+    for column in ("name", "found", "what to do"):
+        table.add_column(column, overflow="fold")
+    for name in datasets.DATASETS:
+        try:
+            table.add_row(name, repr(datasets.load(name, root=data_root)), "")
+        except InputError as error:
+            table.add_row(name, "-", error.problems[0].fix)
+    console.print(table)
+
+
+@data.command()
+def fetch(name: Annotated[str, typer.Argument(help="a data set")], data_root: o.DataRoot = None) -> None:
+    """Download a data set from its official address, with its checksum; goes on where it was broken off."""
+    root = data_root or (Path(os.environ["LEAKSCOPE_DATA"]) if "LEAKSCOPE_DATA" in os.environ else None)
+    if root is None:
+        raise InputError(Problem("no place to put it", fix="--data-root FOLDER, or set LEAKSCOPE_DATA"))
+    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(name, total=None)
+        place = fetch_dataset(name, root=root, progress=lambda done, total: progress.update(bar, completed=done, total=total))
+    console.print(f"data     {place}", highlight=False)

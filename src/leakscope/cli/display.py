@@ -1,0 +1,68 @@
+"""What a person sees while cells run: one bar per running cell, one for the whole, with the time left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from leakscope.audit import Notice
+from leakscope.cell import Cell
+
+console = Console(stderr=True)
+"""Everything for people goes to stderr; stdout is for --json alone."""
+
+
+class Display:
+    """Turns live events into progress bars."""
+
+    def __init__(self, progress: Progress, cells: list[Cell]) -> None:
+        self.progress = progress
+        self.names = {cell.key: str(cell) for cell in cells}
+        self.bars: dict[str, TaskID] = {}
+        self.whole = progress.add_task("all cells", total=len(cells), note="", visible=len(cells) > 1)
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        kind, key = event["event"], event["key"]
+        if kind in ("start", "progress", "end"):
+            bar = self._bar(key, event["iterations"])
+            self.progress.update(bar, completed=event["iteration"], note=_note(event))
+        if kind in ("end", "failed"):
+            self.progress.advance(self.whole)
+            if len(self.names) > 1 and key in self.bars:
+                self.progress.update(self.bars[key], visible=False)
+        if kind == "failed":
+            console.print(f"[red]failed[/red] {self.names.get(key, key)}: {event['error']}")
+
+    def _bar(self, key: str, iterations: int) -> TaskID:
+        if key not in self.bars:
+            self.bars[key] = self.progress.add_task(self.names.get(key, key), total=iterations, note="")
+        return self.bars[key]
+
+
+def _note(event: dict[str, Any]) -> str:
+    shown = [f"PSNR {event['psnr']:.1f} dB"] if event.get("psnr") is not None else []
+    shown += [f"L_sim {event['l_sim']:.4f}"] if event.get("l_sim") is not None else []
+    return "  ".join(shown)
+
+
+@contextmanager
+def showing(cells: list[Cell], *, quiet: bool) -> Iterator[Notice]:
+    """Bars on a terminal; nothing with --json or where stderr is not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield Display(progress, cells)

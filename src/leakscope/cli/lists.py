@@ -1,0 +1,90 @@
+"""`leakscope list`: attacks, defenses, data sets, models, metrics."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from leakscope.attacks import ATTACKS
+from leakscope.cli import options as o
+from leakscope.cli.display import console
+from leakscope.data import DATASETS
+from leakscope.defenses import DEFENSES
+from leakscope.errors import InputError, unknown
+from leakscope.metrics import METRICS
+from leakscope.victims import MODELS
+
+Rows = list[dict[str, Any]]
+
+
+def _attacks() -> Rows:
+    return [
+        {
+            "name": name,
+            "paper": info.paper,
+            "needs": info.needs,
+            "cost": info.cost,
+            "description": _first_line(info.recipe),
+            "parameters": {p.name: p.default for p in inspect.signature(info.recipe).parameters.values()},
+        }
+        for name, info in ATTACKS.items()
+    ]
+
+
+def _defenses() -> Rows:
+    return [{"name": name, "description": _first_line(defense)} for name, defense in DEFENSES.items()]
+
+
+def _datasets() -> Rows:
+    return [
+        {"name": name, "model": info.default_model, "description": info.description} for name, info in DATASETS.items()
+    ]
+
+
+def _models() -> Rows:
+    return [{"name": name, "description": _first_line(factory)} for name, factory in MODELS.items()]
+
+
+def _metrics() -> Rows:
+    return [
+        {"name": name, "higher_is_better": metric.higher_is_better, "description": metric.description}
+        for name, metric in METRICS.items()
+    ]
+
+
+KINDS: dict[str, Callable[[], Rows]] = {
+    "attacks": _attacks,
+    "defenses": _defenses,
+    "datasets": _datasets,
+    "models": _models,
+    "metrics": _metrics,
+}
+
+
+def list_(
+    kind: Annotated[str, typer.Argument(help=" | ".join(KINDS))] = "attacks",
+    json_: o.Json = False,
+) -> None:
+    """What there is: attacks, defenses, data sets, models, metrics."""
+    if kind not in KINDS:
+        raise InputError(unknown("list", kind, KINDS))
+    rows = KINDS[kind]()
+    if json_:
+        print(json.dumps(rows))
+        return
+    table = Table(box=None, header_style="bold")
+    columns = [column for column in rows[0] if column != "parameters"]
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(str(row[column]) for column in columns))
+    console.print(table)
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").split("\n")[0]

@@ -1,0 +1,1 @@
+"""The run folder: atomic results, resume, executors."""

@@ -1,0 +1,199 @@
+"""The run folder: planned cells, finished cells, checkpoints, live events, and the result that is made of them.
+
+    RUN/plan.json              what was asked for
+    RUN/cells/<key>/cell.json  one result, atomic; images.safetensors beside it
+    RUN/cells/<key>/           events.jsonl, preview.png and checkpoint.pt while it runs
+    RUN/result.json            everything, once all cells are done
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import platform
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from leakscope.cell import Cell, Outcome
+from leakscope.errors import InputError, Problem
+from leakscope.runs.atomic import write_json, writing
+from leakscope.verdict import judge
+
+SCHEMA = 1
+DONE = ("finished", "stopped early")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path, cells: list[Cell], *, command: str) -> Run:
+        """Make the folder, or go on with one that holds the same audit (or a part of it)."""
+        run = cls(folder)
+        _require_writable(folder)
+        planned = run.planned()
+        keys = {cell.key for cell in cells}
+        if planned is None and any(folder.iterdir()):
+            raise InputError(Problem(f"{folder} is not empty and not a run", fix="choose another --out"))
+        if planned is not None and not {cell.key for cell in planned} <= keys:
+            raise InputError(
+                Problem(
+                    f"{folder} holds an audit with other settings",
+                    why="its results would be mixed with those of this one",
+                    fix="choose another --out, or delete the folder",
+                )
+            )
+        plan = {
+            "schema_version": SCHEMA,
+            "command": command,
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "cells": [{"key": cell.key, **cell.model_dump()} for cell in cells],
+        }
+        if planned is None or len(planned) < len(cells):
+            write_json(folder / "plan.json", plan)
+        return run
+
+    def planned(self) -> list[Cell] | None:
+        """The cells of plan.json, None where there is no plan."""
+        path = self.folder / "plan.json"
+        if not path.exists():
+            return None
+        plan = json.loads(path.read_text())
+        return [Cell(**{name: value for name, value in cell.items() if name != "key"}) for cell in plan["cells"]]
+
+    def place(self, key: str) -> Path:
+        return self.folder / "cells" / key
+
+    def result(self, key: str) -> dict[str, Any] | None:
+        """The record of a cell that is done, None where it has yet to run (again)."""
+        path = self.place(key) / "cell.json"
+        if not path.exists():
+            return None
+        record: dict[str, Any] = json.loads(path.read_text())
+        return record if record["status"] in DONE else None
+
+    def record(self, key: str, outcome: Outcome) -> None:
+        """Store a cell; the pictures first, so that a record is never without them."""
+        place = self.place(key)
+        with writing(place / "images.safetensors") as aside:
+            save_file({name: image.contiguous() for name, image in outcome.images.items()}, aside)
+        write_json(place / "cell.json", _plain(outcome.record))
+        if outcome.record["status"] in DONE:
+            (place / "checkpoint.pt").unlink(missing_ok=True)
+
+    def record_failure(self, cell: Cell, error: str) -> None:
+        """A cell that failed, alone: the others go on."""
+        write_json(
+            self.place(cell.key) / "cell.json",
+            {
+                "key": cell.key,
+                "dataset": cell.dataset,
+                "model": cell.model,
+                "attack": cell.attack,
+                "defense": cell.defense,
+                "client": {"n": cell.n, "epochs": cell.epochs, "batch_size": cell.batch_size, "lr": cell.lr, "seed": cell.seed},
+                "knowledge": {"labels": cell.labels, "normalisation": True, "auxiliary": cell.auxiliary},
+                "iterations": 0,
+                "metrics": {},
+                "baseline": {},
+                "history": [],
+                "status": "failed",
+                "error": error,
+            },
+        )
+
+    def save_checkpoint(self, key: str, state: dict[str, Any]) -> None:
+        with writing(self.place(key) / "checkpoint.pt") as aside:
+            torch.save(state, aside)
+
+    def checkpoint(self, key: str) -> dict[str, Any] | None:
+        """The last checkpoint of a cell; one that cannot be read costs time, not the run."""
+        path = self.place(key) / "checkpoint.pt"
+        if not path.exists():
+            return None
+        try:
+            state: dict[str, Any] = torch.load(path, weights_only=True)
+        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError):
+            path.unlink()
+            return None
+        return state
+
+    def event(self, key: str, **facts: object) -> None:
+        """Append one line of live progress."""
+        place = self.place(key)
+        place.mkdir(parents=True, exist_ok=True)
+        line = json.dumps({"time": time.time(), "worker": os.getpid(), **_plain(facts)})
+        with (place / "events.jsonl").open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def finish(self, cells: list[Cell], *, command: str) -> dict[str, Any]:
+        """Write result.json from the cells that are there."""
+        records = []
+        for cell in cells:
+            path = self.place(cell.key) / "cell.json"
+            if path.exists():
+                records.append(json.loads(path.read_text()))
+        verdict = judge(records)
+        result = {
+            "schema_version": SCHEMA,
+            "command": command,
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "versions": versions(),
+            "cells": records,
+            "summary": {
+                "level": verdict.level,
+                "verdict": verdict.sentence,
+                "reasons": list(verdict.reasons),
+                "worst": verdict.worst_key,
+                "cells": len(cells),
+                "finished": sum(record["status"] in DONE for record in records),
+                "failed": sum(record["status"] == "failed" for record in records),
+            },
+        }
+        write_json(self.folder / "result.json", _plain(result))
+        return result
+
+
+def versions() -> dict[str, str]:
+    """What a reader needs to repeat the run."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in ("leakscope", "torch", "numpy", "scipy", "scikit-image"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN or infinity: null says that there is no number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+def _require_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder / ".probe") as aside:
+            aside.write_bytes(b"probe")
+        (folder / ".probe").unlink()
+    except OSError as error:
+        raise InputError(
+            Problem(f"cannot write to {folder}: {error.strerror}", fix="choose another --out, or make room on the disk")
+        ) from error

@@ -1,0 +1,67 @@
+"""Where the global model stands when the client receives it: fresh, trained, or read from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn import functional
+
+from leakscope.data import Dataset
+from leakscope.errors import InputError, Problem, refuse
+from leakscope.observation import differences
+from leakscope.options import build, parse_call
+from leakscope.types import ClientBatch, stream
+from leakscope.victims import Victim
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain:
+    """SGD with momentum on images that no audited client holds."""
+
+    epochs: int = 1
+    lr: float = 0.02
+    batch_size: int = 32
+
+
+def starting_weights(
+    choice: str, victim: Victim, dataset: Dataset, *, avoid: ClientBatch, seed: int
+) -> dict[str, Tensor]:
+    """`fresh`, `pretrain:epochs=k` or the path of a safetensors file with one tensor per parameter."""
+    if choice == "fresh":
+        return victim.weights()
+    call = parse_call(choice) if choice.startswith("pretrain") else None
+    if call is not None and call.name == "pretrain":
+        return pretrain(build(Pretrain, dict(call.options), kind="pretrain"), victim, dataset, avoid=avoid, seed=seed)
+    return read_weights(Path(choice), victim)
+
+
+def pretrain(settings: Pretrain, victim: Victim, dataset: Dataset, *, avoid: ClientBatch, seed: int) -> dict[str, Tensor]:
+    """Train the victim on the data set without the client's own images."""
+    images, labels = dataset.without(avoid)
+    order = stream(seed, "pretraining order")
+    w = {name: value.requires_grad_() for name, value in victim.weights().items()}
+    optimiser = torch.optim.SGD(w.values(), lr=settings.lr, momentum=0.9)
+    for _ in range(settings.epochs):
+        for chosen in torch.randperm(len(labels), generator=order).split(settings.batch_size):
+            x = dataset.normalisation.apply(images[chosen].float() / 255)
+            optimiser.zero_grad()
+            functional.cross_entropy(victim.call(w, {}, x), labels[chosen]).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+    return {name: value.detach() for name, value in w.items()}
+
+
+def read_weights(path: Path, victim: Victim) -> dict[str, Tensor]:
+    """Weights by parameter name from a safetensors file, checked against the victim."""
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            Problem(f"cannot read w0 from {path}: {error}", fix="give a safetensors file, `fresh` or `pretrain:epochs=3`")
+        ) from error
+    refuse(differences(tensors, victim, what=f"w0 in {path.name}"))
+    return {name: tensors[name].float() for name in victim.sizes}
