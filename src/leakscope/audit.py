@@ -115,7 +115,11 @@ class Request:
         for option, value, allowed in choices:
             if value not in allowed:
                 yield unknown(option, value, allowed)
-        for option, number in (("--n", self.n), ("--clients", self.clients), ("--iterations", self.iterations)):
+        for option, number in (
+            ("--n", self.n),
+            ("--clients", self.clients),
+            ("--iterations", self.iterations),
+        ):
             if number < 1:
                 yield Problem(f"{option} {number} is not at least 1", fix=f"{option} 1 or more")
         for option, number in (("--restarts", self.restarts), ("--history", self.history)):
@@ -124,7 +128,10 @@ class Request:
         if self.seed < 0:
             yield Problem(f"--seed {self.seed} is negative", fix="--seed 0 or more")
         if self.batch_size is not None and self.batch_size > self.n:
-            yield Problem(f"--batch-size {self.batch_size} is larger than --n {self.n}", fix=f"--batch-size {min(10, self.n)}")
+            yield Problem(
+                f"--batch-size {self.batch_size} is larger than --n {self.n}",
+                fix=f"--batch-size {min(10, self.n)}",
+            )
         _, found = _gather(
             lambda: LocalTraining(epochs=self.epochs, batch_size=self.batch_size or min(10, max(1, self.n)), lr=self.lr)
         )
@@ -210,7 +217,10 @@ def split_settings(texts: Sequence[str], attacks: Sequence[str]) -> dict[str, di
             problems.append(Problem(f"--set {text!r} is not attack.parameter=value", fix="--set nl-sme.lambda_p=0.01"))
         elif attack not in chosen:
             problems.append(
-                Problem(f"--set {text!r}: {attack} is not in this run", fix=f"add --attack {attack}, or drop the option")
+                Problem(
+                    f"--set {text!r}: {attack} is not in this run",
+                    fix=f"add --attack {attack}, or drop the option",
+                )
             )
         else:
             chosen[attack][parameter] = value

@@ -92,9 +92,7 @@ def run_cell(
     scene = stage(cell, data_root=data_root)
     attack = compose(cell)
     reset_peak_memory(cell.device)
-    found = attack(
-        scene.observation, seed=cell.seed, device=cell.device, watch=watching(scene.truth), resume=resume
-    )
+    found = attack(scene.observation, seed=cell.seed, device=cell.device, watch=watching(scene.truth), resume=resume)
     memory = peak_memory_mb(cell.device)
     scores = None if scene.truth is None else _score(scene, found, weights)
     return Outcome(_record(cell, attack, scene, found, scores, memory), _pictures(scene.truth, found, scores))

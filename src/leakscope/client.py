@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -39,11 +39,17 @@ class Client:
 
 
 def train(
-    client: Client, w0: Weights, *, gradients: Gradients | None = None, record: bool = False
+    client: Client,
+    w0: Weights,
+    *,
+    gradients: Gradients | None = None,
+    order: Iterable[Tensor] | None = None,
+    record: bool = False,
 ) -> Update:
     """E epochs of mini-batch SGD from w0 on the client's images, reshuffled every epoch.
 
-    T = E * ceil(N / B) steps; `record` keeps the true trajectory w_0 .. w_T.
+    T = E * ceil(N / B) steps; `order` gives other batches than the shuffled ones, `record` keeps the true
+    trajectory w_0 .. w_T.
     """
     gradients = gradients or batch_gradient
     settings, batch = client.training, client.batch
@@ -56,7 +62,7 @@ def train(
     client.victim.module.train(settings.mode == "train")
     states = [dict(w)] if record else []
     try:
-        for chosen in batches(len(batch), settings, seed=client.seed):
+        for chosen in order or batches(len(batch), settings, seed=client.seed):
             w = step(w, gradients(client.victim, w, buffers, x[chosen], y[chosen]))
             if record:
                 states.append(dict(w))

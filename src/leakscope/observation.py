@@ -87,7 +87,11 @@ def check_update(update: Update, victim: Victim) -> None:
         problems += differences(weights, victim, what=what)
     if not problems and update.norm() == 0:
         problems.append(
-            Problem("the update is all zero", why="nothing was trained, or w0 was stored twice", fix="record w0 before training")
+            Problem(
+                "the update is all zero",
+                why="nothing was trained, or w0 was stored twice",
+                fix="record w0 before training",
+            )
         )
     refuse(problems)
 
@@ -97,18 +101,26 @@ def differences(weights: Weights, victim: Victim, *, what: str) -> list[Problem]
     fix = f"name the model that was trained with --model (now {victim.name})"
     problems = [Problem(f"{what} lacks {name!r}", fix=fix) for name in victim.sizes if name not in weights]
     problems += [
-        Problem(f"{what} has {name!r}, which {victim.name} has not", fix=fix) for name in weights if name not in victim.sizes
+        Problem(f"{what} has {name!r}, which {victim.name} has not", fix=fix)
+        for name in weights
+        if name not in victim.sizes
     ]
     for name, size in victim.sizes.items():
         value = weights.get(name)
         if value is None:
             continue
         if value.shape != size:
-            problems.append(Problem(f"{what}: {name!r} is {tuple(value.shape)}, {victim.name} has {tuple(size)}", fix=fix))
+            problems.append(
+                Problem(f"{what}: {name!r} is {tuple(value.shape)}, {victim.name} has {tuple(size)}", fix=fix)
+            )
         elif not value.is_floating_point():
             problems.append(Problem(f"{what}: {name!r} is {value.dtype}", fix="store it as float32"))
         elif not bool(value.isfinite().all()):
             problems.append(
-                Problem(f"{what}: {name!r} has values that are not finite", why="training diverged", fix="lower the client's lr")
+                Problem(
+                    f"{what}: {name!r} has values that are not finite",
+                    why="training diverged",
+                    fix="lower the client's lr",
+                )
             )
     return problems

@@ -1,4 +1,4 @@
-"""Option strings such as `sparsify:rate=0.9,scope=global`, shared by every option that names a part and its parameters."""
+"""Option strings such as `sparsify:rate=0.9,scope=global`, shared by all options that name a part with parameters."""
 
 from __future__ import annotations
 
@@ -104,7 +104,16 @@ def read(value: object, hint: object) -> object:
 
 
 def _read_bool(value: str) -> bool:
-    words = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+    words = {
+        "on": True,
+        "true": True,
+        "yes": True,
+        "1": True,
+        "off": False,
+        "false": False,
+        "no": False,
+        "0": False,
+    }
     if value.lower() not in words:
         raise ValueError("is neither on nor off")
     return words[value.lower()]
@@ -130,4 +139,7 @@ def canonical(name: str, part: object) -> str:
 def _write(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return str(value)

@@ -60,7 +60,9 @@ def simulated_scene(cell: Cell, *, data_root: Path | None) -> Scene:
     update = defense.train(client, w0, seed=cell.seed)
     if cell.fuse:
         fusion = parse_fusion(cell.fuse)
-        others = [make_client(cell, dataset, seed, victim=client.victim) for seed in other_seeds(cell.seed, fusion.clients)]
+        others = [
+            make_client(cell, dataset, seed, victim=client.victim) for seed in other_seeds(cell.seed, fusion.clients)
+        ]
         update = fuse(update, [defense.train(other, w0, seed=other.seed) for other in others], fusion.rho)
     observation = observe(
         update,
@@ -104,7 +106,9 @@ def recorded_scene(cell: Cell) -> Scene:
     observation = observe(
         recorded.update,
         victim,
-        knowledge=Knowledge(labels=cell.labels, normalisation=recorded.normalisation is not None, auxiliary=cell.auxiliary),
+        knowledge=Knowledge(
+            labels=cell.labels, normalisation=recorded.normalisation is not None, auxiliary=cell.auxiliary
+        ),
         normalisation=normalisation,
         labels=labels,
         declared_defense=recorded.defense,

@@ -40,7 +40,9 @@ def starting_weights(
     return read_weights(Path(choice), victim)
 
 
-def pretrain(settings: Pretrain, victim: Victim, dataset: Dataset, *, avoid: ClientBatch, seed: int) -> dict[str, Tensor]:
+def pretrain(
+    settings: Pretrain, victim: Victim, dataset: Dataset, *, avoid: ClientBatch, seed: int
+) -> dict[str, Tensor]:
     """Train the victim on the data set without the client's own images."""
     images, labels = dataset.without(avoid)
     order = stream(seed, "pretraining order")
@@ -61,7 +63,10 @@ def read_weights(path: Path, victim: Victim) -> dict[str, Tensor]:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise InputError(
-            Problem(f"cannot read w0 from {path}: {error}", fix="give a safetensors file, `fresh` or `pretrain:epochs=3`")
+            Problem(
+                f"cannot read w0 from {path}: {error}",
+                fix="give a safetensors file, `fresh` or `pretrain:epochs=3`",
+            )
         ) from error
     refuse(differences(tensors, victim, what=f"w0 in {path.name}"))
     return {name: tensors[name].float() for name in victim.sizes}

@@ -60,7 +60,11 @@ def write_update(path: Path, recorded: RecordedUpdate) -> None:
         "round": recorded.round,
     }
     with writing(path) as aside:
-        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, aside, {HEADER: json.dumps(header)})
+        save_file(
+            {k: v.detach().cpu().contiguous() for k, v in tensors.items()},
+            aside,
+            {HEADER: json.dumps(header)},
+        )
 
 
 def read_update(path: Path) -> RecordedUpdate:
@@ -87,7 +91,9 @@ def read_update(path: Path) -> RecordedUpdate:
         model=str(header["model"]),
         shape=(int(header["shape"][0]), int(header["shape"][1]), int(header["shape"][2])),
         classes=int(header["classes"]),
-        normalisation=Normalisation(tuple(normalisation["mean"]), tuple(normalisation["std"])) if normalisation else None,
+        normalisation=Normalisation(tuple(normalisation["mean"]), tuple(normalisation["std"]))
+        if normalisation
+        else None,
         labels=None if labels is None else torch.tensor(labels),
         defense=str(header.get("defense", "none")),
         producer=str(header.get("producer", "unknown")),
@@ -115,7 +121,10 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
     if not isinstance(header, dict):
         raise InputError(
-            Problem(f"{path.name} has no leakscope header", fix="write it with leakscope.write_update, not save_file")
+            Problem(
+                f"{path.name} has no leakscope header",
+                fix="write it with leakscope.write_update, not save_file",
+            )
         )
     return tensors, header
 
@@ -138,7 +147,9 @@ def read_truth(path: Path) -> tuple[Tensor, Tensor, Tensor, str]:
 def _header_problems(header: Mapping[str, Any]) -> list[Problem]:
     wanted = ("format", "model", "shape", "classes", "n", "training")
     missing = [name for name in wanted if name not in header]
-    problems = [Problem(f"the header lacks {name!r}", fix="record it again with a current leakscope") for name in missing]
+    problems = [
+        Problem(f"the header lacks {name!r}", fix="record it again with a current leakscope") for name in missing
+    ]
     if header.get("format", FORMAT) != FORMAT:
         problems.append(Problem(f"format {header['format']} is not {FORMAT}", fix="use a matching leakscope version"))
     return problems

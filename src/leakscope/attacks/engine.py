@@ -67,7 +67,14 @@ class Attack:
         champion: Reconstruction | None = _unpack(resume.get("champion"))
         for restart in range(int(resume.get("restart", 0)), self.restarts):
             run = _Run(attack, known, seed=seed * 1000 + restart, state=resume.pop("run", None))
-            done = run.go(watch, lambda run=run, r=restart, c=champion: {"restart": r, "champion": _pack(c), "run": run.pack()})  # type: ignore[misc]
+            done = run.go(
+                watch,
+                lambda run=run, r=restart, c=champion: {
+                    "restart": r,
+                    "champion": _pack(c),
+                    "run": run.pack(),
+                },
+            )  # type: ignore[misc]
             if champion is None or done.notes["objective"] < champion.notes["objective"]:  # type: ignore[operator]
                 champion = done
             if done.status == "interrupted":
@@ -226,6 +233,10 @@ def _declare(attack: Attack, known: Known, seed: int) -> dict[str, Variable]:
     if known.labels is None:
         declared["y"] = Variable(torch.randn(known.n, known.classes, generator=start).to(known.w0), 0.1)
     return declared
+
+
+def _checkpoint(restart: int, champion: Reconstruction | None, run: _Run) -> Checkpoint:
+    return {"restart": restart, "champion": _pack(champion), "run": run.pack()}
 
 
 def _pack(reconstruction: Reconstruction | None) -> Checkpoint | None:

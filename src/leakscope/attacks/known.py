@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +62,8 @@ class Known:
     tape: dict[str, Tensor]
     feature_layer: str | None
     """Name of the first fully connected layer in the order of the forward pass."""
+    constants: Mapping[str, Tensor] = field(default_factory=dict)
+    """What a part worked out once from the observation, e.g. the span of the private features."""
 
     @classmethod
     def of(cls, observation: Observation, device: torch.device, dtype: torch.dtype = torch.float32) -> Known:
@@ -134,19 +136,19 @@ def _flatten(weights: Weights, sizes: Mapping[str, torch.Size]) -> Tensor:
 
 def _to(weights: Weights, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
     return {
-        name: value.to(device, dtype if value.is_floating_point() else value.dtype)
-        for name, value in weights.items()
+        name: value.to(device, dtype if value.is_floating_point() else value.dtype) for name, value in weights.items()
     }
 
 
 def _tap_first_linear(module: nn.Module, shape: tuple[int, int, int], tape: dict[str, Tensor]) -> str | None:
     """Find the first linear layer that takes one vector per image, and let it put its input on the tape."""
     seen: list[str] = []
-    handles = [
-        part.register_forward_pre_hook(lambda _, inputs, name=name: seen.append(name) if inputs[0].dim() == 2 else None)  # type: ignore[misc]
-        for name, part in module.named_modules()
-        if isinstance(part, nn.Linear)
-    ]
+
+    def note(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        return lambda _, inputs: seen.append(name) if inputs[0].dim() == 2 else None
+
+    layers = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    handles = [part.register_forward_pre_hook(note(name)) for name, part in layers]
     example = next(module.parameters())
     with torch.no_grad():
         module(torch.zeros(2, *shape, dtype=example.dtype, device=example.device))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.matching import Calibrated, Cosine
 from leakscope.attacks.priors import ClassLoss, TotalVariation
+from leakscope.attacks.span import FollowSpan
 from leakscope.attacks.surrogate import Bezier, Linear, Start
 
 
@@ -58,4 +61,42 @@ def nl_sme(
         matching=Calibrated(lr_d=lr_d, lambda_d=lambda_d) if calibration else Cosine(),
         priors=(TotalVariation(weight=tv), ClassLoss(weight=gamma)) if gamma else (TotalVariation(weight=tv),),
         schedule=schedule,
+    )
+
+
+def span_sme(
+    *,
+    lr: float = 1.0,
+    lr_t: float = 1e-3,
+    lr_p: float = 1e-3,
+    lr_d: float = 1e-3,
+    lambda_p: float = 1e-3,
+    lambda_d: float = 1e-5,
+    tv: float = 0.01,
+    span: float = 1.0,
+    margin: float = 0.1,
+    lr_z: float = 1.0,
+    fade0: float = 0.05,
+    fade1: float = 0.15,
+    trajectory: bool = True,
+    calibration: bool = True,
+    schedule: str = "paper",
+) -> Attack:
+    """NL-SME inside the span of the private features."""
+    base = nl_sme(
+        lr=lr,
+        lr_t=lr_t,
+        lr_p=lr_p,
+        lr_d=lr_d,
+        lambda_p=lambda_p,
+        lambda_d=lambda_d,
+        tv=tv,
+        schedule=schedule,
+        trajectory=trajectory,
+        calibration=calibration,
+    )
+    return replace(
+        base,
+        name="span-sme",
+        adaptations=(FollowSpan(weight=span, margin=margin, lr=lr_z, fade=(fade0, fade1)),),
     )

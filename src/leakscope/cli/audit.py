@@ -97,7 +97,18 @@ def conclude(result: AuditResult, *, as_json: bool) -> None:
 def table_of(result: AuditResult) -> Table:
     """One row per cell: scores next to what an attacker would score who knows nothing."""
     table = Table(box=None, header_style="bold")
-    for column in ("client", "attack", "defense", "PSNR dB", "knowing nothing", "SSIM", "LPIPS", "identified", "seconds", ""):
+    for column in (
+        "client",
+        "attack",
+        "defense",
+        "PSNR dB",
+        "knowing nothing",
+        "SSIM",
+        "LPIPS",
+        "identified",
+        "seconds",
+        "",
+    ):
         table.add_column(column, justify="left" if column in ("client", "attack", "defense", "") else "right")
     for cell in result.cells:
         metrics, baseline, client = cell["metrics"], cell["baseline"], cell["client"]

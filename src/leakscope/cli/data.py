@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 
 from leakscope import data as datasets
@@ -42,5 +49,7 @@ def fetch(name: Annotated[str, typer.Argument(help="a data set")], data_root: o.
     columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task(name, total=None)
-        place = fetch_dataset(name, root=root, progress=lambda done, total: progress.update(bar, completed=done, total=total))
+        place = fetch_dataset(
+            name, root=root, progress=lambda done, total: progress.update(bar, completed=done, total=total)
+        )
     console.print(f"data     {place}", highlight=False)

@@ -21,7 +21,14 @@ from leakscope.cli.display import console
 from leakscope.errors import InputError
 from leakscope.metrics.lpips_weights import find_weights
 
-EXTRAS = {"dp": "opacus", "flower": "flwr", "ray": "ray", "diffusion": "diffusers", "web": "starlette", "tune": "optuna"}
+EXTRAS = {
+    "dp": "opacus",
+    "flower": "flwr",
+    "ray": "ray",
+    "diffusion": "diffusers",
+    "web": "starlette",
+    "tune": "optuna",
+}
 BF16 = "import torch; torch.nn.Linear(64, 64).bfloat16()(torch.ones(64, 64).bfloat16())"
 
 
@@ -48,9 +55,19 @@ def examine(data_root: o.DataRoot = None) -> Iterator[Finding]:
     for extra, package in EXTRAS.items():
         here = importlib.util.find_spec(package) is not None
         advice = "" if here else f"pip install 'leakscope[{extra}]'"
-        yield Finding(f"extra {extra}", "ok" if here else "note", package if here else f"{package} is not installed", advice)
+        yield Finding(
+            f"extra {extra}",
+            "ok" if here else "note",
+            package if here else f"{package} is not installed",
+            advice,
+        )
     if importlib.util.find_spec("torchvision"):
-        yield Finding("torchvision", "note", "installed, but not used", "a torchvision built for another torch breaks imports")
+        yield Finding(
+            "torchvision",
+            "note",
+            "installed, but not used",
+            "a torchvision built for another torch breaks imports",
+        )
 
 
 def doctor(data_root: o.DataRoot = None, json_: o.Json = False) -> None:
@@ -81,7 +98,10 @@ def _threads() -> Finding:
     if os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE" or torch.get_num_threads() == 1:
         return Finding("threads", "ok", f"{torch.get_num_threads()}")
     return Finding(
-        "threads", "note", f"{torch.get_num_threads()}, waiting actively", "export OMP_WAIT_POLICY=PASSIVE on a shared machine"
+        "threads",
+        "note",
+        f"{torch.get_num_threads()}, waiting actively",
+        "export OMP_WAIT_POLICY=PASSIVE on a shared machine",
     )
 
 
@@ -91,13 +111,21 @@ def _bf16() -> Finding:
     if code == 0:
         return Finding("bfloat16", "ok", "works (leakscope does not need it)")
     return Finding(
-        "bfloat16", "note", f"crashes this CPU (exit code {code})", "leakscope never uses it; elsewhere set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
+        "bfloat16",
+        "note",
+        f"crashes this CPU (exit code {code})",
+        "leakscope never uses it; elsewhere set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16",
     )
 
 
 def _compiler() -> Finding:
     found = shutil.which("g++") or shutil.which("clang++")
-    return Finding("C++ compiler", "ok" if found else "note", found or "none", "" if found else "compiled steps need one; eager steps do not")
+    return Finding(
+        "C++ compiler",
+        "ok" if found else "note",
+        found or "none",
+        "" if found else "compiled steps need one; eager steps do not",
+    )
 
 
 def _dataset(name: str, root: o.DataRoot) -> Finding:

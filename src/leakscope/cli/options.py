@@ -27,18 +27,25 @@ Seed = Annotated[int, _option("--seed", help="client, initial weights, batch ord
 Writer = Annotated[str | None, _option("--writer", help="FEMNIST writer by value or name, or `pooled`", panel=CLIENT)]
 W0 = Annotated[str, _option("--w0", help="fresh | pretrain:epochs=3 | FILE.safetensors", panel=CLIENT)]
 Defenses = Annotated[
-    list[str] | None, _option("--defense", help="repeatable: sparsify:rate=0.9, clip:bound=1+gaussian:std=0.01", panel=CLIENT)
+    list[str] | None,
+    _option("--defense", help="repeatable: sparsify:rate=0.9, clip:bound=1+gaussian:std=0.01", panel=CLIENT),
 ]
 Fuse = Annotated[str | None, _option("--fuse", help="rho=0.75,clients=4: the server sees a mixture", panel=CLIENT)]
-Attacks = Annotated[list[str] | None, _option("--attack", help="repeatable; see `leakscope list attacks`", panel=ATTACK)]
+Attacks = Annotated[
+    list[str] | None, _option("--attack", help="repeatable; see `leakscope list attacks`", panel=ATTACK)
+]
 Settings = Annotated[list[str] | None, _option("--set", help="a part of an attack: nl-sme.lambda_p=0.01", panel=ATTACK)]
 Labels = Annotated[str, _option("--labels", help="known | counts | recovered | none", panel=ATTACK)]
 Matching = Annotated[str, _option("--matching", help="auto | global | mask | layerwise", panel=ATTACK)]
 Iterations = Annotated[int, _option("--iterations", help="steps of the attack", panel=ATTACK)]
 History = Annotated[int, _option("--history", help="a history row every so many iterations", panel=ATTACK)]
 Restarts = Annotated[int, _option("--restarts", help="independent starts, best by objective", panel=ATTACK)]
-Schedule = Annotated[str | None, _option("--schedule", help="paper | cosine | constant [the attack's own]", panel=ATTACK)]
-EarlyStop = Annotated[float, _option("--early-stop", help="stop when the objective falls by less than this part", panel=ATTACK)]
+Schedule = Annotated[
+    str | None, _option("--schedule", help="paper | cosine | constant [the attack's own]", panel=ATTACK)
+]
+EarlyStop = Annotated[
+    float, _option("--early-stop", help="stop when the objective falls by less than this part", panel=ATTACK)
+]
 Device = Annotated[str, _option("--device", help="auto | cpu | cuda | mps", panel=RUN)]
 MetricWeights = Annotated[Path | None, _option("--weights", help="LPIPS weights [LEAKSCOPE_WEIGHTS]", panel=RUN)]
 Workers = Annotated[int, _option("--workers", help="parallel processes of one thread each", panel=RUN)]

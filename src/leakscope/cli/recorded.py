@@ -45,7 +45,10 @@ def simulate(
     scene = simulated_scene(cell, data_root=data_root)
     assert scene.truth is not None
     name = out.name.removesuffix(".safetensors").removesuffix(".update")
-    update_path, truth_path = out.with_name(f"{name}.update.safetensors"), out.with_name(f"{name}.truth.safetensors")
+    update_path, truth_path = (
+        out.with_name(f"{name}.update.safetensors"),
+        out.with_name(f"{name}.truth.safetensors"),
+    )
     victim = scene.observation.victim
     write_update(
         update_path,
@@ -74,7 +77,9 @@ def simulate(
 
 def attack(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="*.update.safetensors")],
-    truth: Annotated[list[Path] | None, typer.Option("--truth", help="private truth file, in the order of FILEs")] = None,
+    truth: Annotated[
+        list[Path] | None, typer.Option("--truth", help="private truth file, in the order of FILEs")
+    ] = None,
     model: o.Model = None,
     attack_: o.Attacks = None,
     set_: o.Settings = None,
@@ -114,7 +119,12 @@ def attack(
 
 
 def _recorded_cell(
-    path: Path, truth: Path | None, name: str, model: str | None, settings: dict[str, object], request: Request
+    path: Path,
+    truth: Path | None,
+    name: str,
+    model: str | None,
+    settings: dict[str, object],
+    request: Request,
 ) -> Cell:
     recorded = read_update(path)
     training = recorded.update.training

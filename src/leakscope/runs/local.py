@@ -53,13 +53,18 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
         )
     except InputError:
         raise
-    except Exception as error:  # noqa: BLE001 - a poisoned cell must not take the grid with it; its error is kept
+    except Exception as error:
         run.record_failure(cell, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
         run.event(cell.key, event="failed", error=str(error))
         notice({"event": "failed", "key": cell.key, "error": str(error)})
         return "failed"
     run.record(cell.key, outcome)
-    watches[0].tell("end", status=outcome.record["status"], iteration=outcome.record["iterations"], iterations=cell.iterations)
+    watches[0].tell(
+        "end",
+        status=outcome.record["status"],
+        iteration=outcome.record["iterations"],
+        iterations=cell.iterations,
+    )
     return str(outcome.record["status"])
 
 

@@ -1,9 +1,9 @@
 """The run folder: planned cells, finished cells, checkpoints, live events, and the result that is made of them.
 
-    RUN/plan.json              what was asked for
-    RUN/cells/<key>/cell.json  one result, atomic; images.safetensors beside it
-    RUN/cells/<key>/           events.jsonl, preview.png and checkpoint.pt while it runs
-    RUN/result.json            everything, once all cells are done
+RUN/plan.json              what was asked for
+RUN/cells/<key>/cell.json  one result, atomic; images.safetensors beside it
+RUN/cells/<key>/           events.jsonl, preview.png and checkpoint.pt while it runs
+RUN/result.json            everything, once all cells are done
 """
 
 from __future__ import annotations
@@ -102,7 +102,13 @@ class Run:
                 "model": cell.model,
                 "attack": cell.attack,
                 "defense": cell.defense,
-                "client": {"n": cell.n, "epochs": cell.epochs, "batch_size": cell.batch_size, "lr": cell.lr, "seed": cell.seed},
+                "client": {
+                    "n": cell.n,
+                    "epochs": cell.epochs,
+                    "batch_size": cell.batch_size,
+                    "lr": cell.lr,
+                    "seed": cell.seed,
+                },
                 "knowledge": {"labels": cell.labels, "normalisation": True, "auxiliary": cell.auxiliary},
                 "iterations": 0,
                 "metrics": {},
@@ -195,5 +201,8 @@ def _require_writable(folder: Path) -> None:
         (folder / ".probe").unlink()
     except OSError as error:
         raise InputError(
-            Problem(f"cannot write to {folder}: {error.strerror}", fix="choose another --out, or make room on the disk")
+            Problem(
+                f"cannot write to {folder}: {error.strerror}",
+                fix="choose another --out, or make room on the disk",
+            )
         ) from error

@@ -28,7 +28,13 @@ class CellWatch(Watch):
     """Scores against the truth on this side of the firewall; nothing it sees goes back to the attack."""
 
     def __init__(
-        self, run: Run, key: str, truth: Truth | None, *, stopped: Callable[[], bool], notice: Notice = lambda _: None
+        self,
+        run: Run,
+        key: str,
+        truth: Truth | None,
+        *,
+        stopped: Callable[[], bool],
+        notice: Notice = lambda _: None,
     ) -> None:
         self.run, self.key, self.truth = run, key, truth
         self.stopped, self.notice = stopped, notice
