@@ -1,0 +1,161 @@
+"""LPIPS v0.1, learned perceptual distance (Zhang, Isola, Efros, Shechtman and Wang, CVPR 2018)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from leakscope.metrics.lpips_weights import SOURCES, locate
+from leakscope.metrics.pairs import UnavailableError, check_pair
+
+Backbone = Literal["vgg", "alex"]
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, what the networks were trained with
+PIXELS = 1 << 16  # of a slice: bounds the memory of the feature maps to some 150 MB
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Pooling over `pool` pixels (0: none), then convolutions with ReLU: gives one of five feature maps."""
+
+    pool: int
+    convolutions: tuple[int, ...]
+    stride: int = 1
+    padding: int = 1
+
+
+STAGES: dict[Backbone, tuple[Stage, ...]] = {
+    "vgg": (
+        Stage(0, (0, 2)),
+        Stage(2, (5, 7)),
+        Stage(2, (10, 12, 14)),
+        Stage(2, (17, 19, 21)),
+        Stage(2, (24, 26, 28)),
+    ),
+    "alex": (
+        Stage(0, (0,), stride=4, padding=2),
+        Stage(3, (3,), padding=2),
+        Stage(3, (6,)),
+        Stage(0, (8,)),
+        Stage(0, (10,)),
+    ),
+}
+LEAST_SIDE: dict[Backbone, int] = {"vgg": 16, "alex": 64}
+"""Shorter sides are enlarged to this: below it the later feature maps shrink to nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A loaded backbone with the learned channel weights of its five feature maps."""
+
+    backbone: Backbone
+    trunk: dict[str, Tensor]
+    heads: tuple[Tensor, ...]
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        """(N, 3, H, W) in [0, 1] -> five maps (N, C, h, w), each of unit length across its channels."""
+        x = (images - images.new_tensor(MEAN).view(1, 3, 1, 1)) / images.new_tensor(STD).view(1, 3, 1, 1)
+        maps = []
+        for stage in STAGES[self.backbone]:
+            x = functional.max_pool2d(x, stage.pool, 2) if stage.pool else x
+            for index in stage.convolutions:
+                weight, bias = self.trunk[f"features.{index}.weight"], self.trunk[f"features.{index}.bias"]
+                x = functional.conv2d(x, weight, bias, stage.stride, stage.padding).relu_()
+            maps.append(x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10))
+        return maps
+
+    def distance(self, a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
+        """Features of N and of N (or 1) images -> (N,)."""
+        layers = ((p - q).square().mul(head).sum(1).mean((1, 2)) for p, q, head in zip(a, b, self.heads, strict=True))
+        return torch.stack(list(layers)).sum(0)
+
+
+def lpips(
+    x: Tensor, y: Tensor, *, backbone: Backbone = "vgg", weights: Path | None = None, download: bool = True
+) -> Tensor:
+    """Perceptual distance of each pair of images in [0, 1]: two (N, C, H, W) -> (N,), 0 = the same.
+
+    Grey images are repeated to three channels. VGG16 takes images as they are from 16 pixels a side, AlexNet
+    from 64; smaller ones are enlarged so that their shorter side has that length, bilinearly with
+    `align_corners=False`.
+    Raises `UnavailableError` with the reason where the weights cannot be had.
+    """
+    check_pair(x, y)
+    return lpips_of_each(x, [y], backbone=backbone, weights=weights, download=download)[0]
+
+
+@torch.no_grad()
+def lpips_of_each(
+    x: Tensor,
+    others: Sequence[Tensor],
+    *,
+    backbone: Backbone = "vgg",
+    weights: Path | None = None,
+    download: bool = True,
+) -> list[Tensor]:
+    """LPIPS of (N, C, H, W) to several batches of N images, or of one image for all; x is looked at once."""
+    if x.shape[1] not in (1, 3):
+        raise UnavailableError(f"LPIPS is defined for grey and colour images, these have {x.shape[1]} channels")
+    network = load_network(backbone, weights=weights, device=x.device, download=download)
+    single = {i: network.features(_ready(y, backbone)) for i, y in enumerate(others) if len(y) == 1}
+    found: list[list[Tensor]] = [[] for _ in others]
+    height, width = _ready(x[:1], backbone).shape[-2:]
+    size = max(1, PIXELS // (height * width))
+    for start in range(0, len(x), size):
+        features = network.features(_ready(x[start : start + size], backbone))
+        for i, y in enumerate(others):
+            there = single[i] if i in single else network.features(_ready(y[start : start + size], backbone))
+            found[i].append(network.distance(features, there))
+    return [torch.cat(pieces).to(x.dtype) for pieces in found]
+
+
+def _ready(images: Tensor, backbone: Backbone) -> Tensor:
+    """Three channels, float32, no side too short, in the memory order that convolutions like best."""
+    images = images.float().expand(-1, 3, -1, -1)
+    shortest, least = min(images.shape[-2:]), LEAST_SIDE[backbone]
+    if shortest < least:
+        size = [round(side * least / shortest) for side in images.shape[-2:]]
+        images = functional.interpolate(images, size=size, mode="bilinear", align_corners=False)
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+def load_network(backbone: Backbone, *, weights: Path | None, device: torch.device, download: bool = True) -> Network:
+    """From the weights folder, LEAKSCOPE_WEIGHTS, torch's cache or the download address, in this order."""
+    trunk, heads = (locate(source, weights, download=download) for source in SOURCES[backbone])
+    return _read_network(backbone, trunk, heads, str(device))
+
+
+@lru_cache(maxsize=4)
+def _read_network(backbone: Backbone, trunk_file: Path, heads_file: Path, device: str) -> Network:
+    trunk, heads = _read(trunk_file, device), _read(heads_file, device)
+    try:
+        wanted = [
+            f"features.{index}.{kind}"
+            for stage in STAGES[backbone]
+            for index in stage.convolutions
+            for kind in ("weight", "bias")
+        ]
+        kept = {name: trunk[name] for name in wanted}
+        # the authors' files say lin0.model.1.weight, others lin0.weight
+        lines = tuple(next(v for name, v in heads.items() if name.startswith(f"lin{i}.")) for i in range(5))
+    except (KeyError, StopIteration) as error:
+        raise UnavailableError(
+            f"{trunk_file.name} or {heads_file.name} lacks tensors of LPIPS {backbone}: {error}"
+        ) from error
+    return Network(backbone, kept, lines)
+
+
+def _read(file: Path, device: str) -> dict[str, Tensor]:
+    try:
+        tensors = torch.load(file, map_location=device, weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise UnavailableError(f"{file} cannot be read as LPIPS weights: {str(error).splitlines()[0]}") from error
+    return {name: value.float() for name, value in tensors.items()}
