@@ -69,11 +69,18 @@ def build(cls: type[T], options: Mapping[str, object], *, kind: str) -> T:
             ready[key] = read(value, fields[key])
         except ValueError as error:
             problems.append(Problem(f"{kind}: {key}={value} {error}"))
+    problems.extend(
+        Problem(f"{kind} needs {name}", fix=f"write {kind}:{name}=...; options: {', '.join(fields)}")
+        for name in _required(cls)
+        if name not in options
+    )
     refuse(problems)
-    try:
-        return cls(**ready)
-    except TypeError as error:  # a required field that was not given
-        raise InputError(Problem(f"{kind}: {error}", fix=f"options: {', '.join(fields)}")) from error
+    return cls(**ready)
+
+
+def _required(cls: type) -> list[str]:
+    fields = dataclasses.fields(typing.cast(typing.Any, cls))
+    return [f.name for f in fields if f.init and f.default is f.default_factory is dataclasses.MISSING]
 
 
 def read(value: object, hint: object) -> object:
@@ -132,11 +139,12 @@ def canonical(name: str, part: object) -> str:
     for field in dataclasses.fields(typing.cast(typing.Any, part)):
         value = getattr(part, field.name)
         if field.default is dataclasses.MISSING or value != field.default:
-            given.append((field.name, _write(value)))
+            given.append((field.name, write(value)))
     return str(Call(name, tuple(given)))
 
 
-def _write(value: object) -> str:
+def write(value: object) -> str:
+    """One option value as text that `read` gives back: floats as short as they can be without loss."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):

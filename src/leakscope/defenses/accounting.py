@@ -1,0 +1,61 @@
+"""The privacy budget of a whole DP-SGD run, by Opacus' accountants."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from leakscope.errors import InputError, Problem
+
+LARGEST_PRV = 500.0
+"""Above this epsilon the PRV accountant's grid grows beyond memory, and the number says nothing any more."""
+ORDERS = [1 + 10 ** (-k / 10) for k in range(1, 90)] + [float(order) for order in range(2, 257)]
+"""Rényi orders: close to 1 for weak noise, large for strong noise."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a run has cost: (epsilon, delta)-DP, or no guarantee at all where epsilon is None."""
+
+    epsilon: float | None
+    accountant: str
+
+
+def opacus() -> Any:
+    """The Opacus package, imported when it is first needed."""
+    try:
+        package = importlib.import_module("opacus")
+        importlib.import_module("opacus.validators")
+        importlib.import_module("opacus.accountants")
+    except ImportError as error:
+        raise InputError(
+            Problem(
+                f"dpsgd needs Opacus: {error}",
+                why="it takes gradients apart by sample and accounts for the privacy spent",
+                fix="pip install 'leakscope[dp]'",
+            )
+        ) from error
+    return package
+
+
+@cache
+def accounted_epsilon(sigma: float, rate: float, steps: int, delta: float) -> Spent:
+    """epsilon of `steps` Poisson-sampled Gaussian releases: PRV (Gopi et al. 2021), RDP where it is huge."""
+    if sigma == 0:
+        return Spent(None, "none")
+    history = [(sigma, rate, steps)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Optimal order is the (smallest|largest) alpha")
+        rough = opacus().accountants.RDPAccountant()
+        rough.history = history
+        bound = float(rough.get_epsilon(delta=delta, alphas=ORDERS))
+        if not math.isfinite(bound) or bound > LARGEST_PRV:
+            return Spent(bound if math.isfinite(bound) else None, "RDP")
+        fine = opacus().accountants.PRVAccountant()
+        fine.history = history
+        error = max(0.01, bound / 1000)
+        return Spent(min(bound, float(fine.get_epsilon(delta=delta, eps_error=error))), "PRV")

@@ -1,0 +1,49 @@
+"""Dual gradient pruning: neither the largest nor the smallest entries leave the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from leakscope.client import Client
+from leakscope.defenses.base import SCOPES, PostTraining, changed, outside, share
+from leakscope.errors import Problem, refuse
+from leakscope.types import Update
+
+
+@dataclass(frozen=True, kw_only=True)
+class DualPrune(PostTraining):
+    """Zero the `largest` and the `smallest` share of the magnitudes (dual gradient pruning, AAAI 2024).
+
+    Acts on the update, ranked per tensor or over all tensors (`scope=global`). The paper carries what was
+    pruned over to the next round; an audit looks at one round, so nothing is carried.
+    """
+
+    largest: float = 0.05
+    smallest: float = 0.75
+    scope: Literal["tensor", "global"] = "tensor"
+
+    def __post_init__(self) -> None:
+        refuse(
+            [
+                *outside("dual-prune", "largest", self.largest, 0 <= self.largest < 1, "in [0, 1)", 0.05),
+                *outside("dual-prune", "smallest", self.smallest, 0 <= self.smallest < 1, "in [0, 1)", 0.75),
+            ]
+        )
+        if self.largest + self.smallest >= 1:
+            both = f"largest={self.largest:g} and smallest={self.smallest:g}"
+            refuse([Problem(f"dual-prune: {both} leave nothing", fix="let them add up to less than 1")])
+
+    def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
+        """Keep the middle of the ranking."""
+        return changed(update, SCOPES[self.scope](update.delta, self._keep))
+
+    def _keep(self, magnitude: Tensor) -> Tensor:
+        size = magnitude.numel()
+        order = magnitude.argsort(stable=True)
+        kept = torch.zeros_like(magnitude, dtype=torch.bool)
+        kept[order[share(self.smallest, size) : size - share(self.largest, size)]] = True
+        return kept

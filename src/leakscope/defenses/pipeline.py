@@ -1,0 +1,134 @@
+"""Defenses by name, and several of them in a row."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from leakscope.client import Client, train
+from leakscope.defenses.base import Defense, TrainingDefense
+from leakscope.defenses.censor import Censor
+from leakscope.defenses.clip import Clip
+from leakscope.defenses.dpsgd import DPSGD
+from leakscope.defenses.dual_prune import DualPrune
+from leakscope.defenses.gaussian import Gaussian
+from leakscope.defenses.none import Undefended
+from leakscope.defenses.outpost import Outpost
+from leakscope.defenses.quantize import Quantize
+from leakscope.defenses.soteria import Soteria
+from leakscope.defenses.sparsify import Sparsify
+from leakscope.errors import InputError, Problem, refuse, unknown
+from leakscope.options import build, canonical, parse_call
+from leakscope.types import Update, Weights
+
+Part = Defense | TrainingDefense
+
+DEFENSES: dict[str, type[Part]] = {
+    "none": Undefended,
+    "sparsify": Sparsify,
+    "clip": Clip,
+    "gaussian": Gaussian,
+    "soteria": Soteria,
+    "quantize": Quantize,
+    "dual-prune": DualPrune,
+    "censor": Censor,
+    "outpost": Outpost,
+    "dpsgd": DPSGD,
+}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Defenses in the order in which they act: at most one inside training, then those on the update.
+
+    Every strength says for itself whether it is meant for the update or the gradient, so units convert
+    between parts.
+    """
+
+    parts: tuple[Part, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [name_of(part) for part in self.parts]
+        refuse([*_repeated(names), *_misplaced(self.parts)])
+
+    def __str__(self) -> str:
+        """The canonical option string, `none` for no defense."""
+        return "+".join(canonical(name_of(part), part) for part in self.parts) or "none"
+
+    def check(self, client: Client) -> None:
+        """Raise one InputError for everything that cannot work with this client, before any work starts."""
+        problems: list[Problem] = []
+        for part in self.parts:
+            try:
+                part.check(client.victim, client.training)
+            except InputError as error:
+                problems.extend(error.problems)
+        refuse(problems)
+
+    def train(self, client: Client, w0: Weights, *, seed: int, record: bool = False) -> Update:
+        """The client's training from w0 with every defense applied; the notes gather what the parts say."""
+        self.check(client)
+        inside = [part for part in self.parts if isinstance(part, TrainingDefense)]
+        update = _train_inside(inside[0], client, w0, seed, record) if inside else train(client, w0, record=record)
+        for part in self.parts:
+            if isinstance(part, Defense):
+                update = part(update, client=client, seed=seed)
+        return replace(update, notes={"defense": str(self), **update.notes})
+
+
+def parse_defense(text: str) -> Pipeline:
+    """`none`, `sparsify:rate=0.9` or `clip:bound=1+gaussian:std=0.01`; every problem is reported at once.
+
+    >>> str(parse_defense("clip:bound=1.0 + gaussian:std=0.010,on=gradient"))
+    'clip:bound=1+gaussian:std=0.01'
+    """
+    parts: list[Part] = []
+    problems: list[Problem] = []
+    pieces = [piece.strip() for piece in re.split(r"\+(?=\s*[A-Za-z])", text)]  # the + of 1e+06 joins nothing
+    for piece in pieces:
+        try:
+            parts.append(_parse_part(piece))
+        except InputError as error:
+            problems.extend(error.problems)
+    if len(pieces) > 1 and "none" in pieces:
+        problems.append(Problem(f"{text!r} combines 'none' with a defense", fix="leave 'none' out"))
+    refuse(problems)
+    return Pipeline(tuple(part for part in parts if not isinstance(part, Undefended)))
+
+
+def name_of(part: Part) -> str:
+    """The name a defense is registered under."""
+    return next(name for name, kind in DEFENSES.items() if type(part) is kind)
+
+
+def _parse_part(text: str) -> Part:
+    call = parse_call(text)
+    if call.name not in DEFENSES:
+        raise InputError(unknown("defense", call.name, DEFENSES))
+    return build(DEFENSES[call.name], dict(call.options), kind=call.name)
+
+
+def _train_inside(part: TrainingDefense, client: Client, w0: Weights, seed: int, record: bool) -> Update:
+    gradients, order = part.gradients(client, seed=seed), part.batches(client, seed=seed)
+    return part.annotate(train(client, w0, gradients=gradients, order=order, record=record), client)
+
+
+def _repeated(names: list[str]) -> list[Problem]:
+    return [
+        Problem(f"{name!r} is applied {count} times", fix="apply each defense once")
+        for name, count in Counter(names).items()
+        if count > 1
+    ]
+
+
+def _misplaced(parts: tuple[Part, ...]) -> list[Problem]:
+    return [
+        Problem(
+            f"{name_of(part)!r} comes after another defense",
+            why="it acts during training, before there is an update to transform",
+            fix=f"put {name_of(part)} first",
+        )
+        for place, part in enumerate(parts)
+        if place and isinstance(part, TrainingDefense)
+    ]

@@ -1,0 +1,39 @@
+"""Sparsification: only the largest entries leave the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from leakscope.client import Client
+from leakscope.defenses.base import SCOPES, PostTraining, changed, outside, share
+from leakscope.errors import refuse
+from leakscope.types import Update
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparsify(PostTraining):
+    """Top-k sparsification (Aji and Heafield 2017): zero the floor(rate * size) smallest magnitudes.
+
+    Acts on the update, whose ranking is that of the gradient; ranked per tensor, or over all tensors
+    (`scope=global`).
+    """
+
+    rate: float
+    scope: Literal["tensor", "global"] = "tensor"
+
+    def __post_init__(self) -> None:
+        refuse(outside("sparsify", "rate", self.rate, 0 <= self.rate < 1, "in [0, 1)", 0.9))
+
+    def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
+        """Keep the largest 1 - rate of the entries."""
+        return changed(update, SCOPES[self.scope](update.delta, self.keep))
+
+    def keep(self, magnitude: Tensor) -> Tensor:
+        """The mask of what stays, for flat magnitudes."""
+        kept = torch.ones_like(magnitude, dtype=torch.bool)
+        kept[magnitude.argsort(stable=True)[: share(self.rate, magnitude.numel())]] = False
+        return kept

@@ -1,0 +1,86 @@
+"""What a server sees when the updates of several clients are mixed before it can look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from leakscope.errors import InputError, Problem, refuse
+from leakscope.options import build, parse_pairs, write
+from leakscope.types import Update, stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fusion:
+    """The target's update is mixed with those of `clients` others: rho * target + (1 - rho) * mean(others)."""
+
+    rho: float = 0.75
+    clients: int = 4
+
+    def __post_init__(self) -> None:
+        found = []
+        if not 0 < self.rho <= 1:
+            why = "it is the target's share of the fused update; 1 is the target alone"
+            found.append(Problem(f"fusion: rho={self.rho:g} is not in (0, 1]", why, "--fuse rho=0.75,clients=4"))
+        if self.clients < 1:
+            found.append(Problem(f"fusion: clients={self.clients} is not at least 1", fix="--fuse rho=0.75,clients=4"))
+        refuse(found)
+
+    def __str__(self) -> str:
+        """The canonical option string, with both options."""
+        return f"rho={write(self.rho)},clients={self.clients}"
+
+
+def parse_fusion(text: str) -> Fusion:
+    """`rho=0.75,clients=4`; `rho=mean` is what secure aggregation reveals, the plain mean: rho = 1 / (clients + 1).
+
+    >>> str(parse_fusion("rho=mean,clients=4"))
+    'rho=0.2,clients=4'
+    """
+    pairs = parse_pairs(text)
+    if pairs.get("rho") != "mean":
+        return build(Fusion, pairs, kind="fusion")
+    fusion = build(Fusion, {key: value for key, value in pairs.items() if key != "rho"}, kind="fusion")
+    return replace(fusion, rho=1 / (fusion.clients + 1))
+
+
+def fuse(target: Update, others: Sequence[Update], rho: float) -> Update:
+    """rho * target + (1 - rho) * mean(others), with the target's w0, n and training; rho = 1 is the target itself."""
+    if rho == 1:
+        return target
+    refuse(_mismatches(target, others))
+    delta = {}
+    for name, own in target.delta.items():
+        rest: Tensor = torch.stack([other.delta[name].to(own) for other in others]).mean(dim=0)
+        delta[name] = rho * own + (1 - rho) * rest
+    notes = {"fusion": {"rho": rho, "clients": len(others)}}
+    return replace(target, delta=delta, notes={**target.notes, **notes})
+
+
+def other_seeds(target: int, count: int) -> tuple[int, ...]:
+    """`count` different seeds of other clients, drawn from the target's seed; never the target's own."""
+    generator = stream(target, "fused clients")
+    chosen: dict[int, None] = {}
+    while len(chosen) < count:
+        seed = int(torch.randint(0, 2**31 - 1, (), generator=generator))
+        if seed != target:
+            chosen[seed] = None
+    return tuple(chosen)
+
+
+def _mismatches(target: Update, others: Sequence[Update]) -> list[Problem]:
+    if not others:
+        raise InputError(Problem("there is no other update to fuse with", fix="give at least one, or rho = 1"))
+    shapes = {name: value.shape for name, value in target.delta.items()}
+    return [
+        Problem(
+            f"update {place} has other tensors than the target's",
+            why="only updates of the same model can be added up",
+            fix="train every client from the same w0",
+        )
+        for place, other in enumerate(others)
+        if {name: value.shape for name, value in other.delta.items()} != shapes
+    ]
