@@ -101,7 +101,8 @@ class Request:
             for attack in self.attacks
         ]
         for cell in {(cell.seed, cell.defense): cell for cell in cells}.values():
-            parse_defense(cell.defense).check(make_client(cell, dataset, cell.seed))
+            client = make_client(cell, dataset, cell.seed)
+            parse_defense(cell.defense).check(client.victim, client.training)
         return cells
 
     def problems(self) -> Iterable[Problem]:

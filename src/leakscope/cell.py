@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,12 +114,10 @@ def compose(cell: Cell) -> Attack:
 
 def _score(scene: Scene, found: Reconstruction, weights: Path | None) -> Scores:
     assert scene.truth is not None
-    scores = score(scene.truth.batch.images, found, candidates=scene.truth.candidates, weights=weights)
     seen = scene.observation
-    explained = l_sim_fl(
-        seen.victim, seen.w0, seen.delta, seen.training, found.images, found.labels, seen.normalisation
-    )
-    return replace(scores, metrics={**scores.metrics, "l_sim_fl": explained})
+    replay = partial(l_sim_fl, seen.victim, seen.w0, seen.delta, seen.training, normalisation=seen.normalisation)
+    truth = scene.truth
+    return score(truth.batch.images, found, candidates=truth.candidates, weights=weights, replay=replay)
 
 
 def _record(

@@ -44,7 +44,7 @@ def pretrain(
     settings: Pretrain, victim: Victim, dataset: Dataset, *, avoid: ClientBatch, seed: int
 ) -> dict[str, Tensor]:
     """Train the victim on the data set without the client's own images."""
-    images, labels = dataset.without(avoid)
+    images, labels = others(dataset, avoid)
     order = stream(seed, "pretraining order")
     w = {name: value.requires_grad_() for name, value in victim.weights().items()}
     optimiser = torch.optim.SGD(w.values(), lr=settings.lr, momentum=0.9)
@@ -55,6 +55,14 @@ def pretrain(
             functional.cross_entropy(victim.call(w, {}, x), labels[chosen]).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
     return {name: value.detach() for name, value in w.items()}
+
+
+def others(dataset: Dataset, avoid: ClientBatch) -> tuple[Tensor, Tensor]:
+    """(n, C, H, W) uint8 and (n,) labels of all images that the client does not hold, by content."""
+    images = torch.from_numpy(dataset.images).permute(0, 3, 1, 2)
+    private = {image.numpy().tobytes() for image in (avoid.images.cpu() * 255).round().byte()}
+    free = [place for place, image in enumerate(images.contiguous()) if image.numpy().tobytes() not in private]
+    return images[free], torch.from_numpy(dataset.labels)[free]
 
 
 def read_weights(path: Path, victim: Victim) -> dict[str, Tensor]:

@@ -70,3 +70,41 @@ class Calibrated(Cosine):
     def penalty(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
         """lambda_d R_d, a sum of squares."""
         return self.lambda_d * (v["d"] - 1).square().sum()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrapped:
+    """Another comparison for a matching that keeps its variables and its penalty."""
+
+    inner: Matching
+
+    def variables(self, known: Known) -> dict[str, Variable]:
+        return self.inner.variables(known)
+
+    def calibrate(self, v: Variables, g: Tensor) -> Tensor:
+        return self.inner.calibrate(v, g)
+
+    def penalty(self, v: Variables, known: Known) -> Tensor:
+        return self.inner.penalty(v, known)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked(Wrapped):
+    """1 - cos(m * g, m * delta): only coordinates that were sent count. m (p,) is the constant `mask`."""
+
+    def distance(self, g: Tensor, known: Known) -> Tensor:
+        keep = known.constants["mask"]
+        return cosine_distance(keep * g, keep * known.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layerwise(Wrapped):
+    """1 - sum_l alpha_l cos(g_l, delta*_l) / (sum_l alpha_l + eps): constants `alpha` (layers,) and `target` (p,)."""
+
+    def distance(self, g: Tensor, known: Known) -> Tensor:
+        alpha = known.constants["alpha"]
+        targets = known.split(known.constants["target"])
+        similar = [
+            1 - cosine_distance(part.flatten(), targets[name].flatten()) for name, part in known.split(g).items()
+        ]
+        return 1 - (alpha * torch.stack(similar)).sum() / (alpha.sum() + 1e-8)
