@@ -2,49 +2,106 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
-from leakscope.client import Client, train
-from leakscope.observation import Observation, observe
-from leakscope.types import ClientBatch, Knowledge, LocalTraining, Normalisation, stream
-from leakscope.victims import build_victim
-
-torch.set_num_threads(1)
-
-
-def tiny_client(*, model: str = "cnn-mnist", n: int = 4, seed: int = 0, **training: object) -> Client:
-    """A client with smooth random images, 12x12 and five classes, so that a test takes milliseconds."""
-    coarse = torch.rand(n, 1, 3, 3, generator=stream(seed, "test images"))
-    images = torch.nn.functional.interpolate(coarse, size=12, mode="bilinear", align_corners=False)
-    labels = torch.arange(n) % 5
-    batch = ClientBatch(images, labels, 5, Normalisation((0.5,), (0.25,)), "tiny")
-    settings = LocalTraining(**{"epochs": 2, "batch_size": min(2, n), "lr": 0.01, **training})  # type: ignore[arg-type]
-    return Client(build_victim(model, shape=(1, 12, 12), classes=5, seed=seed), batch, settings, seed)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
-def tiny_observation(client: Client | None = None) -> Observation:
-    client = client or tiny_client()
-    update = train(client, client.victim.weights())
-    return observe(
-        update,
-        client.victim,
-        knowledge=Knowledge(),
-        normalisation=client.batch.normalisation,
-        labels=client.batch.labels,
-    )
+class Visit:
+    """One page in a browser of its own, with all that went wrong and all that was asked for."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self._hear(message))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def _hear(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def asked_outside(self, *own: str) -> list[str]:
+        """Requests that left the page's own place."""
+        return [url for url in self.requests if not url.startswith((*own, "data:", "blob:"))]
+
+
+Visiting = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A real browser: the system's own Chromium, driven by playwright."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra `dev`)")
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    with api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture
-def client() -> Client:
-    return tiny_client()
+def visit(chromium: Any) -> Visiting:
+    """`with visit(url, viewport=PHONE) as seen:` opens a page and closes it again."""
+
+    @contextmanager
+    def visiting(url: str, **options: Any) -> Iterator[Visit]:
+        context = chromium.new_context(**{"viewport": DESKTOP, **options})
+        try:
+            seen = Visit(context.new_page())
+            seen.page.goto(url)
+            yield seen
+        finally:
+            context.close()
+
+    return visiting
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core, fetched by npm for this session."""
+    if shutil.which("npm") is None:
+        pytest.skip("no npm on this machine, axe-core cannot be fetched")
+    folder = tmp_path_factory.mktemp("axe")
+    command = ["npm", "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "axe-core@4"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip("npm could not fetch axe-core in time")
+    if done.returncode:
+        pytest.skip(f"npm could not fetch axe-core: {done.stderr.strip()[-200:]}")
+    return Path(folder, "node_modules", "axe-core", "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def observation(client: Client) -> Observation:
-    return tiny_observation(client)
+def violations(axe: str) -> Callable[[Any], list[str]]:
+    """What axe-core finds on a page that is serious or critical."""
+
+    def scan(page: Any) -> list[str]:
+        page.evaluate(axe)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        return [
+            f"{one['id']}: {node['html'][:120]} ({node['failureSummary'][:200]})"
+            for one in found
+            if one["impact"] in ("serious", "critical")
+            for node in one["nodes"]
+        ]
+
+    return scan

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_args
 
 import torch
 
@@ -20,13 +20,13 @@ from leakscope.defenses import parse_defense
 from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.fusion import parse_fusion
 from leakscope.runs.local import Places, run_here, run_in_processes
+from leakscope.runs.picture import draw_worst
 from leakscope.runs.store import Run
 from leakscope.simulate import make_client
-from leakscope.types import LocalTraining
+from leakscope.types import LabelKnowledge, LocalTraining
 
 DEFAULT_ATTACK = "nl-sme"
 T = TypeVar("T")
-LABELS = ("known", "counts", "recovered", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +82,11 @@ class Request:
                 epochs=self.epochs,
                 batch_size=self.batch_size or min(10, self.n),
                 lr=self.lr,
-                mode=self.mode,
+                mode=cast(Any, self.mode),
                 seed=seed,
                 writer=self.writer,
                 fuse=str(parse_fusion(self.fuse)) if self.fuse else None,
-                labels=self.labels,
+                labels=cast(Any, self.labels),
                 matching=self.matching,
                 w0=self.w0,
                 iterations=self.iterations,
@@ -101,14 +101,13 @@ class Request:
             for attack in self.attacks
         ]
         for cell in {(cell.seed, cell.defense): cell for cell in cells}.values():
-            client = make_client(cell, dataset, cell.seed)
-            parse_defense(cell.defense).check(client.victim, client.training)
+            parse_defense(cell.defense).check(make_client(cell, dataset, cell.seed))
         return cells
 
     def problems(self) -> Iterable[Problem]:
         yield from (unknown("attack", name, ATTACKS) for name in self.attacks if name not in ATTACKS)
         choices = (
-            ("--labels", self.labels, LABELS),
+            ("--labels", self.labels, get_args(LabelKnowledge)),
             ("--matching", self.matching, MATCHINGS),
             ("--mode", self.mode, ("eval", "train")),
             *((("--schedule", self.schedule, tuple(SCHEDULES)),) if self.schedule else ()),
@@ -203,6 +202,7 @@ def run_cells(
     else:
         complete = run_here(run, todo, places, notice=notice)
     result = run.finish(cells, command=command)
+    draw_worst(run, result)
     render(out)
     return AuditResult(out, result, complete)
 

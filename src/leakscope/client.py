@@ -83,7 +83,7 @@ def batches(n: int, settings: LocalTraining, *, seed: int) -> Iterator[Tensor]:
     """Index tensors of the T mini-batches, a new order every epoch."""
     order = stream(seed, "batch order")
     for _ in range(settings.epochs):
-        yield from torch.randperm(n, generator=order).split(settings.batch_size)
+        yield from torch.split(torch.randperm(n, generator=order), settings.batch_size)
 
 
 def batch_gradient(victim: Victim, weights: Weights, buffers: Weights, x: Tensor, y: Tensor) -> dict[str, Tensor]:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import torch
 
+STATUS = Path("/proc/self/status")
+
 
 def reset_peak_memory(device: str) -> None:
     """Forget earlier peaks, where the system allows it (CUDA, Linux)."""
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats()
-    elif sys.platform == "linux":
+    elif STATUS.exists():
         Path("/proc/self/clear_refs").write_text("5")
 
 
@@ -21,9 +23,8 @@ def peak_memory_mb(device: str) -> float:
     """Peak of the device's allocator, or of the whole process on a CPU (torch itself takes about 250 MB)."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated() / 2**20
-    if sys.platform == "linux":
-        status = Path("/proc/self/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    if STATUS.exists():
+        line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
     scale = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20

@@ -49,7 +49,7 @@ def pretrain(
     w = {name: value.requires_grad_() for name, value in victim.weights().items()}
     optimiser = torch.optim.SGD(w.values(), lr=settings.lr, momentum=0.9)
     for _ in range(settings.epochs):
-        for chosen in torch.randperm(len(labels), generator=order).split(settings.batch_size):
+        for chosen in torch.split(torch.randperm(len(labels), generator=order), settings.batch_size):
             x = dataset.normalisation.apply(images[chosen].float() / 255)
             optimiser.zero_grad()
             functional.cross_entropy(victim.call(w, {}, x), labels[chosen]).backward()  # type: ignore[no-untyped-call]

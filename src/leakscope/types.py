@@ -162,6 +162,7 @@ class Reconstruction:
     iterations: int
     seconds: float
     status: Literal["finished", "stopped early", "interrupted"] = "finished"
+    objective: float = math.inf
     notes: Mapping[str, object] = field(default_factory=dict)
 
     def __repr__(self) -> str:

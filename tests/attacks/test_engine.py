@@ -101,8 +101,8 @@ def test_interrupted_and_resumed_equals_undisturbed(observation, after, tmp_path
 
 def test_restarts_keep_the_lowest_objective(observation):
     attack = short(sme())
-    single = [attack(observation, seed=0).notes["objective"]]
-    both = replace(attack, restarts=3)(observation).notes["objective"]
+    single = [attack(observation, seed=0).objective]
+    both = replace(attack, restarts=3)(observation).objective
     assert both <= single[0]
 
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import torch
@@ -67,15 +68,8 @@ class Attack:
         champion: Reconstruction | None = _unpack(resume.get("champion"))
         for restart in range(int(resume.get("restart", 0)), self.restarts):
             run = _Run(attack, known, seed=seed * 1000 + restart, state=resume.pop("run", None))
-            done = run.go(
-                watch,
-                lambda run=run, r=restart, c=champion: {
-                    "restart": r,
-                    "champion": _pack(c),
-                    "run": run.pack(),
-                },
-            )  # type: ignore[misc]
-            if champion is None or done.notes["objective"] < champion.notes["objective"]:  # type: ignore[operator]
+            done = run.go(watch, partial(_checkpoint, restart, champion, run))
+            if champion is None or done.objective < champion.objective:
                 champion = done
             if done.status == "interrupted":
                 break
@@ -83,7 +77,8 @@ class Attack:
         return replace(champion, notes={**notes, **champion.notes})
 
     def _adapt(self, known: Known) -> tuple[Attack, Known, dict[str, object]]:
-        attack, notes = self, {}
+        attack: Attack = self
+        notes: dict[str, object] = {}
         for adaptation in self.adaptations:
             attack, known, note = adaptation(attack, known)
             notes.update(note)
@@ -174,7 +169,8 @@ class _Run:
             iterations=self.iteration,
             seconds=self.seconds,
             status=status,
-            notes={"objective": float(value), **self._moved()},
+            objective=float(value),
+            notes=self._moved(),
         )
 
     def pack(self) -> Checkpoint:

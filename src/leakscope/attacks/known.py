@@ -93,7 +93,7 @@ class Known:
 
     def split(self, vector: Tensor) -> dict[str, Tensor]:
         """(p,) -> named tensors, as views."""
-        pieces = vector.split([size.numel() for size in self.sizes.values()])
+        pieces = torch.split(vector, [size.numel() for size in self.sizes.values()])
         return {name: piece.view(size) for (name, size), piece in zip(self.sizes.items(), pieces, strict=True)}
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> Dummy:

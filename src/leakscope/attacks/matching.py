@@ -30,7 +30,8 @@ class Matching(Protocol):
 def cosine_distance(g: Tensor, target: Tensor) -> Tensor:
     """1 - <g, target> / (|g| |target|) over all coordinates."""
     floor = torch.finfo(g.dtype).tiny
-    return 1 - torch.dot(g, target) / (g.norm() * target.norm()).clamp_min(floor)
+    lengths: Tensor = (g.norm() * target.norm()).clamp_min(floor)
+    return 1 - torch.dot(g, target) / lengths
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,4 +123,5 @@ def denoise(value: Tensor, sigma: float) -> Tensor:
     s = sizes / unit
     inside = ((s.square() - beta - 1).square() - 4 * beta).clamp_min(0)
     kept = torch.where(s > 1 + math.sqrt(beta), inside.sqrt() / s.clamp_min(1e-12), 0)
-    return (left * (kept * unit)) @ right
+    shrunk: Tensor = (left * (kept * unit)) @ right
+    return shrunk

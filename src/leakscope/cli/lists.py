@@ -41,9 +41,7 @@ def _defenses() -> Rows:
 
 
 def _datasets() -> Rows:
-    return [
-        {"name": name, "model": info.default_model, "description": info.description} for name, info in DATASETS.items()
-    ]
+    return [{"name": name, "model": info.model, "description": info.description} for name, info in DATASETS.items()]
 
 
 def _models() -> Rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -123,7 +123,7 @@ def _recorded_cell(
     truth: Path | None,
     name: str,
     model: str | None,
-    settings: dict[str, object],
+    settings: dict[str, Any],
     request: Request,
 ) -> Cell:
     recorded = read_update(path)
@@ -142,7 +142,7 @@ def _recorded_cell(
         lr=training.lr,
         mode=training.mode,
         seed=request.seed,
-        labels=request.labels,
+        labels=cast(Any, request.labels),
         matching=request.matching,
         w0="recorded",
         iterations=request.iterations,

@@ -55,8 +55,9 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
         raise
     except Exception as error:
         run.record_failure(cell, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
-        run.event(cell.key, event="failed", error=str(error))
-        notice({"event": "failed", "key": cell.key, "error": str(error)})
+        fact = {"event": "failed", "key": cell.key, "error": str(error)}
+        run.event(fact)
+        notice(fact)
         return "failed"
     run.record(cell.key, outcome)
     watches[0].tell(

@@ -14,6 +14,7 @@ import os
 import pickle
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -135,11 +136,11 @@ class Run:
             return None
         return state
 
-    def event(self, key: str, **facts: object) -> None:
-        """Append one line of live progress."""
-        place = self.place(key)
+    def event(self, fact: Mapping[str, object]) -> None:
+        """Append one line of live progress to the cell that `fact["key"]` names."""
+        place = self.place(str(fact["key"]))
         place.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"time": time.time(), "worker": os.getpid(), **_plain(facts)})
+        line = json.dumps({"time": time.time(), "worker": os.getpid(), **_plain(dict(fact))})
         with (place / "events.jsonl").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 

@@ -21,6 +21,8 @@ CHECKPOINT_SECONDS = 60.0
 EVENT_SECONDS = 0.5
 PREVIEW_SECONDS = 2.0
 
+SHOWN = ("objective", "l_sim", "psnr")
+
 Notice = Callable[[dict[str, Any]], None]
 
 
@@ -61,9 +63,9 @@ class CellWatch(Watch):
             self.tell("progress", iteration=iteration, iterations=iterations)
 
     def tell(self, event: str, **facts: object) -> None:
-        shown = {name: self.latest[name] for name in ("objective", "l_sim", "psnr") if name in self.latest}
-        fact = {"event": event, "key": self.key, **shown, **facts}
-        self.run.event(self.key, **fact)
+        shown: dict[str, Any] = {name: value for name, value in self.latest.items() if name in SHOWN}
+        fact: dict[str, Any] = {"event": event, "key": self.key, **shown, **facts}
+        self.run.event(fact)
         self.notice(fact)
 
     def keep(self, checkpoint: Callable[[], dict[str, Any]]) -> None:
