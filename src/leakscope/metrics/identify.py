@@ -9,6 +9,8 @@ from leakscope.metrics.assign import pairwise_mse
 
 SAME = 1e-10  # mean squared error (100 dB) below which a candidate is the original itself
 
+FLAT = 1e-5  # standard deviation below which only rounding errors are left of an image
+
 
 def held_out(candidates: Tensor, originals: Tensor) -> Tensor:
     """The candidates that are no copies of an original: data sets repeat images, and twins look the same."""
@@ -52,4 +54,5 @@ def _standardised(images: Tensor) -> Tensor:
     """(N, C, H, W) -> (N, C H W) of mean 0 and length 1: products are correlations; flat images are 0."""
     flat = images.flatten(1)
     centred = flat - flat.mean(1, keepdim=True)
-    return centred / centred.square().sum(1, keepdim=True).sqrt().clamp_min(1e-6)
+    length = centred.square().sum(1, keepdim=True).sqrt()
+    return torch.where(length > FLAT * flat.shape[1] ** 0.5, centred / length, 0)

@@ -19,6 +19,17 @@ from leakscope.metrics.pairs import UnavailableError, check_pair
 Backbone = Literal["vgg", "alex"]
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, what the networks were trained with
+UNREADABLE = (
+    OSError,
+    EOFError,
+    pickle.UnpicklingError,
+    RuntimeError,
+    LookupError,
+    AttributeError,
+    ValueError,
+    TypeError,
+)
+"""What torch's restricted unpickler raises on files that are damaged or something else altogether."""
 PIXELS = 1 << 16  # of a slice: bounds the memory of the feature maps to some 150 MB
 
 
@@ -136,26 +147,24 @@ def load_network(backbone: Backbone, *, weights: Path | None, device: torch.devi
 @lru_cache(maxsize=4)
 def _read_network(backbone: Backbone, trunk_file: Path, heads_file: Path, device: str) -> Network:
     trunk, heads = _read(trunk_file, device), _read(heads_file, device)
+    # the authors' files say lin0.model.1.weight, others lin0.weight
+    lines = {name.partition(".")[0]: value for name, value in heads.items()}
     try:
-        wanted = [
-            f"features.{index}.{kind}"
-            for stage in STAGES[backbone]
-            for index in stage.convolutions
-            for kind in ("weight", "bias")
-        ]
-        kept = {name: trunk[name] for name in wanted}
-        # the authors' files say lin0.model.1.weight, others lin0.weight
-        lines = tuple(next(v for name, v in heads.items() if name.startswith(f"lin{i}.")) for i in range(5))
-    except (KeyError, StopIteration) as error:
-        raise UnavailableError(
-            f"{trunk_file.name} or {heads_file.name} lacks tensors of LPIPS {backbone}: {error}"
-        ) from error
-    return Network(backbone, kept, lines)
+        network = Network(backbone, trunk, tuple(lines[f"lin{i}"] for i in range(5)))
+        probe = network.features(torch.zeros(1, 3, 64, 64, device=device))
+        network.distance(probe, probe)
+    except (KeyError, RuntimeError) as error:  # a tensor is absent or has another shape
+        files = f"{trunk_file} and {heads_file.name}"
+        raise UnavailableError(f"{files} are no LPIPS weights for {backbone}: {error}") from error
+    return network
 
 
 def _read(file: Path, device: str) -> dict[str, Tensor]:
+    """The convolutions or heads of a file; torchvision's own files carry a classifier too, which is dropped."""
     try:
         tensors = torch.load(file, map_location=device, weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise UnavailableError(f"{file} cannot be read as LPIPS weights: {str(error).splitlines()[0]}") from error
-    return {name: value.float() for name, value in tensors.items()}
+        wanted = {name: value for name, value in tensors.items() if name.startswith(("features.", "lin"))}
+        return {name: value.float() for name, value in wanted.items()}
+    except UNREADABLE as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UnavailableError(f"{file} cannot be read as LPIPS weights: {first}") from error
