@@ -36,11 +36,12 @@ def test_no_constant_has_a_lower_squared_error_than_the_mean_colour() -> None:
 @settings(deadline=None)
 @given(similarity=st.floats(-1, 1), base=st.floats(-1, 0.99))
 def test_relative_is_0_at_the_guess_1_at_a_copy_and_grows(similarity: float, base: float) -> None:
-    value, guess = torch.tensor([similarity, base, 1.0]).double(), torch.full((3,), base).double()
+    value = torch.tensor([similarity, base, 1.0], dtype=torch.float64)
+    guess = torch.full((3,), base, dtype=torch.float64)
     found = relative(value, guess).tolist()
     assert found[1:] == pytest.approx([0, 1], abs=1e-9)
     assert -1 <= found[0] <= 1
-    assert (found[0] >= 0) == (similarity >= base)
+    assert found[0] * (similarity - base) >= 0
 
 
 def test_an_image_that_the_guess_already_shows_leaks_nothing() -> None:
