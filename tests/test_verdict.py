@@ -37,10 +37,10 @@ def test_wilson_agrees_with_scipy(hits: int, n: int) -> None:
         (0, "none"),
         (2, "none"),
         (5, "low"),
-        (18, "low"),
-        (19, "medium"),
-        (31, "medium"),
-        (32, "high"),
+        (19, "low"),
+        (20, "medium"),
+        (32, "medium"),
+        (33, "high"),
         (50, "high"),
     ],
 )
@@ -81,10 +81,18 @@ def test_without_identification_every_image_counts() -> None:
     assert "relative score" in judge([leak]).sentence
 
 
-def test_the_guess_is_compared_image_by_image_where_known() -> None:
+def test_recorded_relative_scores_are_taken_as_they_are() -> None:
     easy = cell(hits=1, n=2)
-    easy["per_image"] = {"identified": [1, 0], "ssim": [0.9, 0.1], "baseline_ssim": [0.9, 0.0]}
+    easy["per_image"] = {"identified": [1, 0], "ssim": [0.9, 0.1], "relative_ssim": [0.0, 0.1]}
     assert relative_scores(easy) == pytest.approx([0.0, 0.1])
+    assert find(easy).relative == 0.0
+
+
+def test_the_share_counts_beyond_chance() -> None:
+    """Half of a hundred images is much against a chance of 1 %, and little against one of 33 %."""
+    assert find(cell(hits=50, n=100, chance=0.01)).level == "medium"
+    assert find(cell(hits=50, n=100, chance=0.33)).level == "low"
+    assert find(cell(hits=40, n=100, chance=0.33)).level == "none"
 
 
 def test_an_undetectable_gain_over_chance_is_none() -> None:

@@ -1,20 +1,22 @@
 """From scores to one word: how much did this run leak?
 
-A cell (one client, one defense, one attack) is judged by two signals; the higher one gives its level, and
-the worst cell gives the level of the run.
+A cell (one client, one defense, one attack) is judged by two signals; the higher one gives its level, and the
+worst cell gives the level of the run.
 
-    level    all images together: share identified,        worst image: relative score of the
-             lower end of its 95 % Wilson interval          best image among the identified
-    low      above the share a guess identifies             at least 0.20
-    medium   at least 0.25                                  at least 0.40
-    high     at least 0.50                                  at least 0.60
+    level    all images together: excess of the share           worst image: best relative score
+             identified, from its lower 95 % Wilson bound        among the identified
+    low      above 0                                             at least 0.20
+    medium   at least 0.25                                       at least 0.40
+    high     at least 0.50                                       at least 0.60
 
-An image is *identified* when it is the nearest to its reconstruction among held-out candidates. The
-*relative score* of an image is (s - b) / (1 - b), where s is the SSIM of its reconstruction and b the SSIM
-that a guess without the update reaches: 0 is worth nothing, 1 is the image itself. Only identified images
-count for the second signal, because among many images the luckiest guess always beats the average guess;
-where identification was not measured, all of them count. A failed or unscored cell is no evidence either
-way; a run that holds nothing else is `unknown`, never `none`.
+An image is *identified* when it is nearer to its reconstruction than every held-out candidate. With p the lower end
+of the interval and c the share that guesses without the update identify, the *excess* is (p - c) / (1 - c): 0 is
+chance, 1 is everybody. The *relative score* of an image is (s - b) / (1 - b), where s is the SSIM of its
+reconstruction and b the SSIM of a guess: 0 is worth nothing, 1 is the image itself. Only identified images count for
+the second signal, because among many images the luckiest guess always beats the average guess; where
+identification was not measured, all of them count.
+
+A failed or unscored cell is no evidence either way; a run that holds nothing else is `unknown`, never `none`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ Level = Literal["unknown", "none", "low", "medium", "high"]
 LEVELS: tuple[Level, ...] = ("none", "low", "medium", "high")
 """The levels of a scored run, mildest first."""
 
-IDENTIFIED = {"medium": 0.25, "high": 0.50}
+EXCESS = {"medium": 0.25, "high": 0.50}
 RELATIVE = {"low": 0.20, "medium": 0.40, "high": 0.60}
 
 NOTHING_SCORED = "Nothing could be scored, so this run says nothing about leakage."
@@ -74,9 +76,7 @@ def judge(cells: Sequence[Cell]) -> Verdict:
     scored = [(find(cell), cell) for cell in cells if is_scored(cell)]
     caveats = _caveats(cells)
     if not scored:
-        return Verdict(
-            "unknown", "Nothing could be scored, so this run says nothing about leakage.", caveats, None
-        )
+        return Verdict("unknown", "Nothing could be scored, so this run says nothing about leakage.", caveats, None)
     worst, cell = max(scored, key=lambda pair: pair[0].rank)
     reasons = (*_evidence(worst), *caveats)
     return Verdict(worst.level, _sentence(worst, cell), reasons, worst.key)
@@ -125,13 +125,11 @@ def severity(level: Level) -> int:
 def relative_scores(cell: Cell) -> list[float | None]:
     """(s - b) / (1 - b) per image on SSIM, in the originals' order.
 
-    b is the guess's score on that very image where known (`baseline_ssim`), else its mean over images.
+    As the metrics recorded it; from the SSIM of each image and the mean of the guess where they did not.
     """
-    mean = number((cell.get("baseline") or {}).get("ssim"))
-    own = per_image(cell, "baseline_ssim")
-    scores = per_image(cell, "ssim")
-    guesses = own if len(own) == len(scores) else [mean] * len(scores)
-    return [_relative(score, guess) for score, guess in zip(scores, guesses, strict=True)]
+    recorded = per_image(cell, "relative_ssim")
+    guess = number((cell.get("baseline") or {}).get("ssim"))
+    return recorded or [_relative(score, guess) for score in per_image(cell, "ssim")]
 
 
 def per_image(cell: Cell, name: str) -> list[float | None]:
@@ -184,9 +182,10 @@ def _countable(cell: Cell, hits: Sequence[float | None]) -> list[float]:
 
 
 def _level_of_share(lower: float, chance: float) -> Level:
-    if lower <= chance:
+    excess = (lower - chance) / (1 - chance) if chance < 1 else 0.0
+    if excess <= 0:
         return "none"
-    return max((level for level in LEVELS if IDENTIFIED.get(level, 0.0) <= lower), key=severity)
+    return max((level for level in LEVELS if EXCESS.get(level, 0.0) <= excess), key=severity)
 
 
 def _level_of_relative(score: float) -> Level:
@@ -203,7 +202,7 @@ def _sentence(worst: Finding, cell: Cell) -> str:
         return f"{attack} rebuilds images from {source}; relative score of the closest: {worst.relative:.2f}."
     return (
         f"{attack} identifies {worst.identified} of {worst.n} private images from {source} "
-        f"(95 % interval {_percent(worst.interval)}; a guess without the update: {worst.chance:.0%})."
+        f"(95 % interval {_percent(worst.interval)}; a guess made without the update: {100 * worst.chance:.0f} %)."
     )
 
 
@@ -211,11 +210,9 @@ def _evidence(worst: Finding) -> tuple[str, ...]:
     found = []
     if worst.identified is not None:
         share = f"identified {worst.identified} of {worst.n}"
-        found.append(f"{share}, interval {_percent(worst.interval)}, guess {worst.chance:.0%}")
+        found.append(f"{share}, interval {_percent(worst.interval)}, guess {100 * worst.chance:.0f} %")
     if worst.relative is not None:
-        found.append(
-            f"closest image: relative score {worst.relative:.2f} (0 = a guess, 1 = the image itself)"
-        )
+        found.append(f"closest image: relative score {worst.relative:.2f} (0 = a guess, 1 = the image itself)")
     return tuple(found)
 
 

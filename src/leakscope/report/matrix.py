@@ -1,0 +1,144 @@
+"""The attack x defense table: cells that differ in nothing else are put together, over clients and rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from leakscope.report.advice import worst_level
+from leakscope.report.reading import by_severity
+from leakscope.verdict import Cell, Level, find, is_scored, number, wilson
+
+SHADES = 6
+"""Steps of the colour scale, from nothing identified to all."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One attack against one defense, over all clients of the run."""
+
+    worst_key: str
+    level: Level
+    clients: int
+    identified: int | None
+    images: int
+    interval: tuple[float, float]
+    psnr: float | None
+    gain: float | None
+    """PSNR above the guess, in dB."""
+    ssim: float | None
+
+    @property
+    def share(self) -> float | None:
+        return self.identified / self.images if self.identified is not None and self.images else None
+
+    @property
+    def shade(self) -> int:
+        """0..SHADES-1, or -1 where identification was not measured."""
+        return -1 if self.share is None else min(SHADES - 1, int(self.share * SHADES))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One defense: an entry per attack, and what the defense costs."""
+
+    defense: str
+    level: Level
+    entries: tuple[Entry | None, ...]
+    accuracy: float | None
+    undefended: float | None
+    epsilon: float | None
+
+    @property
+    def loss(self) -> float | None:
+        known = self.accuracy is not None and self.undefended is not None
+        return self.undefended - self.accuracy if known else None  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All attacks against all defenses under one setting."""
+
+    setting: str
+    attacks: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def has_accuracy(self) -> bool:
+        return any(row.accuracy is not None for row in self.rows)
+
+
+def matrices(cells: Sequence[Cell]) -> tuple[Matrix, ...]:
+    """One table per setting (data, model, client), in the order of the run."""
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(_setting(cell), []).append(cell)
+    columns = list(zip(*groups, strict=True))
+    differing = [place for place, column in enumerate(columns) if len(set(column)) > 1]
+    return tuple(
+        _matrix(", ".join(setting[place] for place in differing if setting[place]), group)
+        for setting, group in groups.items()
+    )
+
+
+def _setting(cell: Cell) -> tuple[str, ...]:
+    """What an attack and a defense have to share to be compared."""
+    client, knowledge = cell["client"], cell["knowledge"]
+    return (
+        cell["dataset"],
+        cell["model"],
+        f"{client.get('n')} images",
+        f"{client.get('epochs')} epochs",
+        f"batches of {client.get('batch_size')}",
+        f"rate {client.get('lr')}",
+        f"{client.get('mode')} mode",
+        f"labels {knowledge.get('labels')}",
+        f"fused {cell['fuse']}" if cell["fuse"] else "",
+        f"start {cell['w0']}",
+    )
+
+
+def _matrix(setting: str, cells: Sequence[Cell]) -> Matrix:
+    attacks = tuple(dict.fromkeys(cell["attack"] for cell in cells))
+    defenses = dict.fromkeys(cell["defense"] for cell in cells)
+    rows = tuple(_row(name, [cell for cell in cells if cell["defense"] == name], attacks) for name in defenses)
+    return Matrix(setting, attacks, rows)
+
+
+def _row(defense: str, cells: Sequence[Cell], attacks: Sequence[str]) -> Row:
+    return Row(
+        defense=defense,
+        level=worst_level(cells),
+        entries=tuple(_entry([cell for cell in cells if cell["attack"] == attack]) for attack in attacks),
+        accuracy=_mean(cell["accuracy"].get("defended") for cell in cells),
+        undefended=_mean(cell["accuracy"].get("undefended") for cell in cells),
+        epsilon=_mean(cell["notes"].get("epsilon") for cell in cells),
+    )
+
+
+def _entry(cells: Sequence[Cell]) -> Entry | None:
+    scored = [cell for cell in cells if is_scored(cell)]
+    if not scored:
+        return None
+    findings = [find(cell) for cell in scored]
+    hits = [finding.identified for finding in findings]
+    images = sum(finding.n for finding in findings)
+    identified = None if None in hits else sum(hit or 0 for hit in hits)
+    psnr, guess = (_mean(cell[part].get("psnr") for cell in scored) for part in ("metrics", "baseline"))
+    return Entry(
+        worst_key=by_severity(tuple(scored))[0]["key"],
+        level=worst_level(scored),
+        clients=len(scored),
+        identified=identified,
+        images=images,
+        interval=wilson(identified, images) if identified is not None else (0.0, 1.0),
+        psnr=psnr,
+        gain=psnr - guess if psnr is not None and guess is not None else None,
+        ssim=_mean(cell["metrics"].get("ssim") for cell in scored),
+    )
+
+
+def _mean(values: Iterable[object]) -> float | None:
+    known = [value for value in map(number, values) if value is not None]
+    return fmean(known) if known else None

@@ -1,0 +1,268 @@
+"""From a run to the one file that leaves the machine: everything inlined, nothing fetched, no code but our
+own."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from leakscope.report import wording
+from leakscope.report.advice import advise
+from leakscope.report.charts import Chart, Series, clean
+from leakscope.report.gallery import script_blocks, strips, title_of
+from leakscope.report.matrix import matrices
+from leakscope.report.reading import Run, by_severity
+from leakscope.verdict import LEVELS, Cell, find, is_scored, number, severity
+
+CURVES = 6
+"""As many lines as can be told apart."""
+WITHHELD = ("--data-root", "--weights", "--out", "--w0", "--writer", "--dataset", "--model", "--prior")
+"""Options whose value may name a person or a place; their paths stay out of a redacted report."""
+
+
+def page(run: Run, *, redact: bool = False) -> str:
+    """The report as one HTML document."""
+    script, style = asset("report.js"), asset("theme.css") + asset("report.css")
+    context = {
+        **build(run, redact=redact),
+        "script": Markup(script),
+        "style": Markup(style),
+        "policy": policy(script, style),
+    }
+    return environment().get_template("report.html.j2").render(context)
+
+
+def build(run: Run, *, redact: bool) -> dict[str, Any]:
+    """What the template shows."""
+    run = without_names(run) if redact else run
+    cells, verdict = run.cells, run.verdict
+    found = strips(run, redact=redact)
+    return {
+        "run": run,
+        "name": run.path.resolve().name,
+        "redact": redact,
+        "command": run.command,
+        "verdict": verdict,
+        "severity": severity(verdict.level),
+        "levels": LEVELS,
+        "headline": wording.HEADLINES[verdict.level],
+        "subject": subject(cells),
+        "created": readable_time(run.created),
+        "assumed": wording.short_assumptions(cells) if cells else (),
+        "assumptions": wording.assumptions(cells) if cells else (),
+        "advice": advise(cells),
+        "meanings": wording.MEANINGS,
+        "caveats": wording.CAVEATS,
+        "matrices": matrices(cells),
+        "strips": found,
+        "data": script_blocks(found),
+        "charts": curves(run),
+        "rounds": over_rounds(cells),
+        "table": [row(cell) for cell in by_severity(cells)],
+        "missing_metrics": missing_metrics(cells),
+    }
+
+
+def subject(cells: Sequence[Cell]) -> str:
+    """`photos · cnn-cifar · 3 attacks · 2 defenses · 2 clients`."""
+    counted = (
+        ({cell["attack"] for cell in cells}, "attack"),
+        ({cell["defense"] for cell in cells} - {"none"}, "defense"),
+        ({cell["client"].get("seed") for cell in cells}, "client"),
+        ({cell.get("round") for cell in cells} - {None}, "round"),
+    )
+    names = [
+        wording.spread(cell["dataset"] for cell in cells),
+        wording.spread(cell["model"] for cell in cells),
+    ]
+    names += [f"{len(values)} {what}{'s' if len(values) > 1 else ''}" for values, what in counted if values]
+    return " · ".join(names) if cells else "no cell has ended yet"
+
+
+def curves(run: Run) -> tuple[Chart, ...]:
+    """PSNR, L_sim and objective over the iterations, for the worst client of each attack and defense."""
+    chosen: dict[tuple[str, str], Cell] = {}
+    for cell in by_severity(run.cells):
+        if cell["history"]:
+            chosen.setdefault((cell["attack"], cell["defense"]), cell)
+    cells = list(chosen.values())[:CURVES]
+    guess = next((number(cell["baseline"].get("psnr")) for cell in cells), None)
+    wanted = (
+        ("psnr", "PSNR in dB", False, guess),
+        ("l_sim", "L_sim", True, None),
+        ("objective", "Objective", True, None),
+    )
+    charts = (_over_iterations(cells, name, title, log=log, reference=level) for name, title, log, level in wanted)
+    return tuple(chart for chart in charts if chart is not None)
+
+
+def _over_iterations(
+    cells: Sequence[Cell], name: str, title: str, *, log: bool, reference: float | None
+) -> Chart | None:
+    series = []
+    for place, cell in enumerate(cells):
+        points = [(number(entry.get("iteration")), number(entry.get(name))) for entry in cell["history"]]
+        if drawable := clean(points, log=log):
+            series.append(Series(title_of(cell), drawable, place))
+    if not series:
+        return None
+    ends = "; ".join(f"{line.name} ends at {line.points[-1][1]:.3g}" for line in series)
+    return Chart(title, "iteration", tuple(series), log=log, reference=reference, summary=ends)
+
+
+def over_rounds(cells: Sequence[Cell]) -> Chart | None:
+    """Share of identified images (PSNR where that is not measured) by round."""
+    rounds = [cell for cell in cells if number(cell.get("round")) is not None]
+    name = "identified" if any(number(cell["metrics"].get("identified")) is not None for cell in rounds) else "psnr"
+    groups: dict[tuple[str, str], list[tuple[float | None, float | None]]] = {}
+    for cell in rounds:
+        point = (number(cell["round"]), number(cell["metrics"].get(name)))
+        groups.setdefault((cell["attack"], cell["defense"]), []).append(point)
+    series = tuple(
+        Series(f"{attack} · {defense}", points, place)
+        for place, ((attack, defense), raw) in enumerate(groups.items())
+        if (points := clean(sorted(raw), log=False))
+    )[:CURVES]
+    if not series:
+        return None
+    title = "Share of images identified" if name == "identified" else "PSNR in dB"
+    ends = "; ".join(f"{line.name} from {line.points[0][1]:.3g} to {line.points[-1][1]:.3g}" for line in series)
+    return Chart(title, "round", series, summary=ends)
+
+
+def row(cell: Cell) -> dict[str, Any]:
+    """One line of the table of all cells."""
+    metrics = {name: number(value) for name, value in cell["metrics"].items()}
+    guess = number(cell["baseline"].get("psnr"))
+    return {
+        "key": cell["key"],
+        "title": title_of(cell),
+        "level": find(cell).level if is_scored(cell) else "unknown",
+        "finding": find(cell) if is_scored(cell) else None,
+        "metrics": metrics,
+        "gain": None if guess is None or metrics.get("psnr") is None else metrics["psnr"] - guess,  # type: ignore[operator]
+        "status": cell["status"],
+        "error": cell["error"],
+        "seconds": number(cell.get("seconds")),
+        "memory": number(cell.get("peak_memory_mb")),
+        "matching": cell["matching"],
+        "attack_repr": cell["attack_repr"],
+        "client": cell["client"],
+        "notes": cell["notes"],
+        "iterations": cell.get("iterations"),
+        "w0": cell["w0"],
+    }
+
+
+def missing_metrics(cells: Sequence[Cell]) -> dict[str, str]:
+    """Metrics that no cell has, with the reason given."""
+    reasons: dict[str, str] = {}
+    for cell in cells:
+        reasons.update({str(name): str(reason) for name, reason in cell["missing"].items()})
+    return reasons
+
+
+def without_names(run: Run) -> Run:
+    """The run without what may name a person or a place: writers, paths, messages that quote them."""
+
+    def plain(cell: Cell) -> Cell:
+        return {
+            **cell,
+            "dataset": cell["dataset"].partition(":")[0],
+            "model": cell["model"].rpartition(":")[2],
+            "client": {key: value for key, value in cell["client"].items() if key != "writer"},
+            "error": "",
+            "missing": dict.fromkeys(cell["missing"], "not available here"),
+        }
+
+    cells = tuple(plain(cell) for cell in run.cells)
+    return dataclasses.replace(run, cells=cells, command=withhold(run.command))
+
+
+def withhold(command: str) -> str:
+    """The command without the values that may name a person or a place.
+
+    >>> withhold("leakscope audit --dataset folder:/home/eve --n 4 --out runs/a")
+    'leakscope audit --dataset … --n 4 --out …'
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return "…"
+    shown, hide = [], False
+    for word in words:
+        option, equals, _ = word.partition("=")
+        if hide or (option in WITHHELD and equals):
+            word = "…" if hide else f"{option}=…"
+        elif "/" in word or "\\" in word:
+            word = "…"
+        hide = option in WITHHELD and not equals
+        shown.append(word)
+    return " ".join(shown)
+
+
+def policy(script: str, style: str) -> str:
+    """Nothing is fetched, and only the script and the style written here run."""
+    return (
+        f"default-src 'none'; img-src data:; script-src {_digest(script)}; style-src {_digest(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    env = Environment(
+        loader=PackageLoader("leakscope.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters["short"] = short
+    env.filters["signed"] = signed
+    env.filters["percent"] = lambda value, digits=0: "–" if value is None else f"{100 * value:.{digits}f} %"
+    return env
+
+
+def short(value: object, digits: int = 2) -> str:
+    """A number for a table, a dash where there is none."""
+    known = number(value)
+    return "–" if known is None else f"{known:.{digits}f}"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """With its sign, and a minus that is one.
+
+    >>> signed(-2.5), signed(3.14159, 2)
+    ('−2.5', '+3.14')
+    """
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def asset(name: str) -> str:
+    """A style sheet or script that ships with the report."""
+    return resources.files("leakscope.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def readable_time(created: str) -> str:
+    """`2 June 2025, 09:30 UTC`; the text itself where it is no time."""
+    try:
+        when = datetime.fromisoformat(created)
+    except ValueError:
+        return created
+    zone = when.strftime("%Z") if when.tzinfo else ""
+    return f"{when.day} {when:%B %Y, %H:%M} {zone}".strip()
