@@ -59,7 +59,7 @@ def photographs() -> list[Images]:
 def rebuild(originals: Images, faithful: float, rng: np.random.Generator) -> Images:
     """A reconstruction that keeps a share of each original, the later images less."""
     n = len(originals)
-    keep = np.clip(faithful + np.linspace(0.12, -0.25, n), 0, 0.97)[:, None, None, None]
+    keep = np.clip(faithful * np.linspace(1.15, 0.7, n), 0, 0.97)[:, None, None, None]
     blurred = ndimage.gaussian_filter(originals, sigma=(0, 0, 1.2 * (1 - faithful), 1.2 * (1 - faithful)))
     noise = ndimage.gaussian_filter(rng.random(originals.shape), sigma=(0, 0, 0.8, 0.8))
     return np.clip(keep * blurred + (1 - keep) * noise, 0, 1).astype(np.float32)
