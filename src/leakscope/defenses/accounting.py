@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from leakscope.errors import InputError, Problem
 
-LARGEST_PRV = 500.0
-"""Above this epsilon the PRV accountant's grid grows beyond memory, and the number says nothing any more."""
+LARGEST_PRV = 200.0
+"""Above this epsilon the PRV accountant runs out of float64 and memory, and the number says nothing any more."""
 ORDERS = [1 + 10 ** (-k / 10) for k in range(1, 90)] + [float(order) for order in range(2, 257)]
 """Rényi orders: close to 1 for weak noise, large for strong noise."""
 
@@ -58,4 +60,5 @@ def accounted_epsilon(sigma: float, rate: float, steps: int, delta: float) -> Sp
         fine = opacus().accountants.PRVAccountant()
         fine.history = history
         error = max(0.01, bound / 1000)
-        return Spent(min(bound, float(fine.get_epsilon(delta=delta, eps_error=error))), "PRV")
+        with np.errstate(divide="ignore"):  # log(1 - rate) of a full batch, which is right as -inf
+            return Spent(min(bound, float(fine.get_epsilon(delta=delta, eps_error=error))), "PRV")

@@ -76,8 +76,12 @@ def orthogonal(g: Tensor, z: Tensor) -> Tensor:
 
 
 def probe_loss(client: Client, update: Update, step: Weights) -> float:
-    """Mean cross-entropy on the client's images at w0 - step."""
-    x = client.batch.normalisation.apply(client.batch.images)
-    moved = {name: value.to(x.device) - step[name] for name, value in update.w0.items()}
+    """Mean cross-entropy on the client's images at w0 - step, in float64: a probe step changes the eighth digit."""
+    x = client.batch.normalisation.apply(client.batch.images).cpu().double()
+    moved = {name: value.cpu().double() - step[name].cpu().double() for name, value in update.w0.items()}
+    buffers = {name: value.cpu() for name, value in update.buffers.items()}
+    buffers |= {name: value.double() for name, value in buffers.items() if value.is_floating_point()}
+    labels = client.batch.labels.cpu()
     with torch.no_grad():
-        return float(functional.cross_entropy(client.victim.call(moved, update.buffers, x), client.batch.labels))
+        logits = client.victim.call(moved, buffers, x)
+    return float(functional.cross_entropy(logits, labels.double() if labels.is_floating_point() else labels))
