@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from leakscope.attacks.images import Images, Pixels
-from leakscope.attacks.known import Known, Variable
+from leakscope.attacks.known import Known, Variable, Variables
 from leakscope.attacks.matching import Cosine, Matching
 from leakscope.attacks.objective import Objective
 from leakscope.attacks.priors import Prior, TotalVariation
@@ -33,6 +33,17 @@ class Adaptation(Protocol):
     def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]: ...
 
 
+class Renewal(Protocol):
+    """Changes variables between iterations by other means than the gradient."""
+
+    @property
+    def at(self) -> tuple[float, ...]:
+        """When: parts of the iterations."""
+
+    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The variables that change; `memory` is kept from one call to the next."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Attack:
     """A composition of parts. Call it with an Observation, get a Reconstruction."""
@@ -43,6 +54,7 @@ class Attack:
     matching: Matching = field(default_factory=Cosine)
     priors: tuple[Prior, ...] = (TotalVariation(),)
     adaptations: tuple[Adaptation, ...] = ()
+    renewal: Renewal | None = None
     schedule: str = "paper"
     iterations: int = 1000
     history: int = 50
@@ -96,6 +108,7 @@ class _Run:
         self.optimiser = torch.optim.Adam([{"params": [self.v[n]], "lr": d.lr} for n, d in self.declared.items()])
         self.iteration, self.seconds = 0, 0.0
         self.rows: list[dict[str, float]] = []
+        self.memory: dict[str, Tensor] = {}
         self.best = self.images()
         self.best_value = torch.full((), math.inf, dtype=known.w0.dtype, device=known.w0.device)
         self.best_l_sim = self.best_value.clone()
@@ -150,7 +163,18 @@ class _Run:
                 if declared.project is not None:
                     declared.project(self.v[name])
         self.iteration += 1
+        self._renew()
         return value, terms
+
+    def _renew(self) -> None:
+        """Let the renewal change variables when its time has come; their momentum is forgotten."""
+        renewal, total = self.attack.renewal, self.attack.iterations
+        if renewal is None or self.iteration not in {round(part * total) for part in renewal.at}:
+            return
+        with torch.no_grad():
+            for name, value in renewal(self.v, self.known, self.memory).items():
+                self.v[name].copy_(value)
+                self.optimiser.state.pop(self.v[name], None)
 
     def v_like(self, number: float) -> Tensor:
         return torch.tensor(number, dtype=self.known.w0.dtype, device=self.known.w0.device)
@@ -180,6 +204,7 @@ class _Run:
             "optimiser": self.optimiser.state_dict(),
             "iteration": self.iteration,
             "seconds": self.seconds,
+            "memory": dict(self.memory),
             "rows": [dict(row) for row in self.rows],
             "best": (self.best, self.best_value, self.best_l_sim),
         }
@@ -189,6 +214,7 @@ class _Run:
             for name, value in state["v"].items():
                 self.v[name].copy_(value)
         self.optimiser.load_state_dict(state["optimiser"])
+        self.memory = dict(state["memory"])
         self.iteration, self.seconds, self.rows = state["iteration"], state["seconds"], list(state["rows"])
         self.best, self.best_value, self.best_l_sim = (value.to(self.known.w0.device) for value in state["best"])
 

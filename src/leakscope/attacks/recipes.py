@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.matching import Calibrated, Cosine
@@ -69,34 +67,27 @@ def span_sme(
     lr: float = 1.0,
     lr_t: float = 1e-3,
     lr_p: float = 1e-3,
-    lr_d: float = 1e-3,
-    lambda_p: float = 1e-3,
-    lambda_d: float = 1e-5,
-    tv: float = 0.01,
-    span: float = 1.0,
-    margin: float = 0.1,
+    lambda_p: float = 1e-2,
+    tv: float = 0.003,
+    span: float = 3.0,
+    margin: float = 0.3,
     lr_z: float = 1.0,
-    fade0: float = 0.05,
-    fade1: float = 0.15,
     trajectory: bool = True,
-    calibration: bool = True,
-    schedule: str = "paper",
+    unmixing: bool = True,
+    schedule: str = "cosine",
 ) -> Attack:
-    """NL-SME inside the span of the private features."""
-    base = nl_sme(
-        lr=lr,
-        lr_t=lr_t,
-        lr_p=lr_p,
-        lr_d=lr_d,
-        lambda_p=lambda_p,
-        lambda_d=lambda_d,
-        tv=tv,
-        schedule=schedule,
-        trajectory=trajectory,
-        calibration=calibration,
-    )
-    return replace(
-        base,
+    """SME -> NL-SME -> the span of the private features: our own, see docs/span-sme.md.
+
+    NL-SME without calibration, held to the row space of the first fully connected layer's update; where that layer
+    sees the raw image, SME inside the span with unmixing.
+    """
+    return Attack(
         name="span-sme",
-        adaptations=(FollowSpan(weight=span, margin=margin, lr=lr_z, fade=(fade0, fade1)),),
+        images=Pixels(lr=lr),
+        surrogate=Bezier(lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p) if trajectory else Linear(lr_t=lr_t),
+        matching=Cosine(),
+        priors=(TotalVariation(weight=tv),),
+        adaptations=(FollowSpan(weight=span, margin=margin, lr=lr_z, unmixing=unmixing),),
+        schedule=schedule,
+        iterations=300,
     )
