@@ -25,7 +25,7 @@ from leakscope.runs.store import Run
 from leakscope.simulate import make_client
 from leakscope.types import LabelKnowledge, LocalTraining
 
-DEFAULT_ATTACK = "nl-sme"
+DEFAULT_ATTACK = "span-sme"
 T = TypeVar("T")
 
 
@@ -53,7 +53,8 @@ class Request:
     labels: str = "known"
     matching: str = "auto"
     w0: str = "fresh"
-    iterations: int = 1000
+    iterations: int | None = None
+    """The attack's own where it is not given: 1000 as in the paper, 300 for span-sme."""
     history: int = 50
     restarts: int = 1
     schedule: str | None = None
@@ -89,7 +90,7 @@ class Request:
                 labels=cast(Any, self.labels),
                 matching=self.matching,
                 w0=self.w0,
-                iterations=self.iterations,
+                iterations=self.iterations or ATTACKS[attack].recipe().iterations,
                 history=self.history,
                 restarts=self.restarts,
                 schedule=self.schedule,
@@ -118,7 +119,7 @@ class Request:
         for option, number in (
             ("--n", self.n),
             ("--clients", self.clients),
-            ("--iterations", self.iterations),
+            ("--iterations", 1 if self.iterations is None else self.iterations),
         ):
             if number < 1:
                 yield Problem(f"{option} {number} is not at least 1", fix=f"{option} 1 or more")

@@ -10,12 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from leakscope.attacks import build_attack
 from leakscope.attacks.engine import Attack, Checkpoint
 from leakscope.attacks.watch import Watch
+from leakscope.labels import label_error
 from leakscope.memory import peak_memory_mb, reset_peak_memory
 from leakscope.metrics import score
 from leakscope.metrics.l_sim_fl import l_sim_fl
@@ -129,6 +131,12 @@ def _record(
     client = {**asdict(seen.training), "n": seen.n, "seed": cell.seed, "steps": seen.training.steps(seen.n)}
     if scene.truth is not None and scene.truth.batch.writer is not None:
         client["writer"] = scene.truth.batch.writer
+    notes = {**scene.update.notes, **{k: v for k, v in found.notes.items() if k != "matching"}}
+    if scene.truth is not None and scene.truth.batch.labels.dim() == 1:
+        classes = seen.victim.classes
+        notes["label_error"] = label_error(
+            torch.bincount(found.labels, minlength=classes), torch.bincount(scene.truth.batch.labels, minlength=classes)
+        )
     return {
         "key": cell.key,
         "dataset": cell.dataset,
@@ -150,7 +158,7 @@ def _record(
         "per_image": {} if scores is None else {name: list(values) for name, values in scores.per_image.items()},
         "intervals": {} if scores is None else {name: list(pair) for name, pair in scores.intervals.items()},
         "missing": {"psnr": "no truth file was given"} if scores is None else dict(scores.missing),
-        "notes": {**scene.update.notes, **{k: v for k, v in found.notes.items() if k != "matching"}},
+        "notes": notes,
         "seconds": found.seconds,
         "peak_memory_mb": memory,
         "history": [dict(row) for row in found.history],

@@ -30,6 +30,7 @@ ATTACKS: dict[str, AttackInfo] = {
     "ig": AttackInfo(recipes.ig, "Geiping et al., NeurIPS 2020, as the NL-SME paper runs it", _USUAL, "1x"),
     "sme": AttackInfo(recipes.sme, "Zhu, Yao, Blaschko, ICML 2023", _USUAL, "1x"),
     "nl-sme": AttackInfo(recipes.nl_sme, "Xia et al., eqs. 5-11", _USUAL, "1.1x"),
+    "span-sme": AttackInfo(recipes.span_sme, "leakscope, docs/span-sme.md", _USUAL, "1.1x, a third of the iterations"),
 }
 
 MATCHINGS = ("auto", "global", "mask", "layerwise")

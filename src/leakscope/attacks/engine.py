@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leakscope.attacks.images import Images, Pixels
 from leakscope.attacks.known import Known, Variable, Variables
+from leakscope.attacks.labelling import Labelling, find_labels
 from leakscope.attacks.matching import Cosine, Matching
 from leakscope.attacks.objective import Objective
 from leakscope.attacks.priors import Prior, TotalVariation
@@ -75,11 +76,12 @@ class Attack:
     ) -> Reconstruction:
         """Run all restarts; `resume` continues from a checkpoint that `watch.keep` was given."""
         watch = watch or Watch()
+        observation, labelling = find_labels(observation)
         attack, known, notes = self._adapt(Known.of(observation, torch.device(device)))
         resume = dict(resume or {})
         champion: Reconstruction | None = _unpack(resume.get("champion"))
         for restart in range(int(resume.get("restart", 0)), self.restarts):
-            run = _Run(attack, known, seed=seed * 1000 + restart, state=resume.pop("run", None))
+            run = _Run(attack, known, labelling, seed=seed * 1000 + restart, state=resume.pop("run", None))
             done = run.go(watch, partial(_checkpoint, restart, champion, run))
             if champion is None or done.objective < champion.objective:
                 champion = done
@@ -100,9 +102,11 @@ class Attack:
 class _Run:
     """One start of one attack: variables, their optimiser, and what has been seen so far."""
 
-    def __init__(self, attack: Attack, known: Known, *, seed: int, state: Checkpoint | None) -> None:
-        self.attack, self.known = attack, known
-        self.objective = Objective(known, attack.images, attack.surrogate, attack.matching, attack.priors)
+    def __init__(
+        self, attack: Attack, known: Known, labelling: Labelling | None, *, seed: int, state: Checkpoint | None
+    ) -> None:
+        self.attack, self.labelling = attack, labelling
+        self.know(known)
         self.declared = _declare(attack, known, seed)
         self.v = {name: variable.start.clone() for name, variable in self.declared.items()}
         self.optimiser = torch.optim.Adam([{"params": [self.v[n]], "lr": d.lr} for n, d in self.declared.items()])
@@ -114,6 +118,10 @@ class _Run:
         self.best_l_sim = self.best_value.clone()
         if state is not None:
             self.unpack(state)
+
+    def know(self, known: Known) -> None:
+        self.known, attack = known, self.attack
+        self.objective = Objective(known, attack.images, attack.surrogate, attack.matching, attack.priors)
 
     def images(self) -> Tensor:
         """(N, C, H, W) in [0, 1]."""
@@ -164,12 +172,20 @@ class _Run:
                     declared.project(self.v[name])
         self.iteration += 1
         self._renew()
+        self._relabel()
         return value, terms
+
+    def _relabel(self) -> None:
+        if self.labelling is not None and self._due(self.labelling.at):
+            self.know(replace(self.known, labels=self.labelling(self.images(), self.labels())))
+
+    def _due(self, parts: tuple[float, ...]) -> bool:
+        return self.iteration in {round(part * self.attack.iterations) for part in parts}
 
     def _renew(self) -> None:
         """Let the renewal change variables when its time has come; their momentum is forgotten."""
-        renewal, total = self.attack.renewal, self.attack.iterations
-        if renewal is None or self.iteration not in {round(part * total) for part in renewal.at}:
+        renewal = self.attack.renewal
+        if renewal is None or not self._due(renewal.at):
             return
         with torch.no_grad():
             for name, value in renewal(self.v, self.known, self.memory).items():
@@ -205,6 +221,7 @@ class _Run:
             "iteration": self.iteration,
             "seconds": self.seconds,
             "memory": dict(self.memory),
+            "labels": self.known.labels,
             "rows": [dict(row) for row in self.rows],
             "best": (self.best, self.best_value, self.best_l_sim),
         }
@@ -215,6 +232,8 @@ class _Run:
                 self.v[name].copy_(value)
         self.optimiser.load_state_dict(state["optimiser"])
         self.memory = dict(state["memory"])
+        if self.labelling is not None:
+            self.know(replace(self.known, labels=state["labels"].to(self.known.w0.device)))
         self.iteration, self.seconds, self.rows = state["iteration"], state["seconds"], list(state["rows"])
         self.best, self.best_value, self.best_l_sim = (value.to(self.known.w0.device) for value in state["best"])
 

@@ -8,6 +8,7 @@ from leakscope.attacks.matching import Calibrated, Cosine
 from leakscope.attacks.priors import ClassLoss, TotalVariation
 from leakscope.attacks.span import FollowSpan
 from leakscope.attacks.surrogate import Bezier, Linear, Start
+from leakscope.attacks.transformers import SmallSteps
 
 
 def ig(*, lr: float = 1.0, tv: float = 0.01, schedule: str = "paper") -> Attack:
@@ -18,6 +19,7 @@ def ig(*, lr: float = 1.0, tv: float = 0.01, schedule: str = "paper") -> Attack:
         surrogate=Start(),
         matching=Cosine(),
         priors=(TotalVariation(weight=tv),),
+        adaptations=(SmallSteps(),),
         schedule=schedule,
     )
 
@@ -30,6 +32,7 @@ def sme(*, lr: float = 1.0, lr_t: float = 1e-3, tv: float = 0.01, schedule: str 
         surrogate=Linear(lr_t=lr_t),
         matching=Cosine(),
         priors=(TotalVariation(weight=tv),),
+        adaptations=(SmallSteps(),),
         schedule=schedule,
     )
 
@@ -58,6 +61,7 @@ def nl_sme(
         surrogate=Bezier(lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p) if trajectory else Linear(lr_t=lr_t),
         matching=Calibrated(lr_d=lr_d, lambda_d=lambda_d) if calibration else Cosine(),
         priors=(TotalVariation(weight=tv), ClassLoss(weight=gamma)) if gamma else (TotalVariation(weight=tv),),
+        adaptations=(SmallSteps(),),
         schedule=schedule,
     )
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leakscope.attacks.known import Dummy, Known, Variable, Variables
 from leakscope.attacks.surrogate import Bezier, Linear
+from leakscope.attacks.transformers import has_layer_norm
 from leakscope.attacks.unmix import Unmix
 
 if TYPE_CHECKING:
@@ -93,21 +94,25 @@ class FollowSpan:
         rank = min(known.n if exact else round(known.n * (1 + self.margin)), len(sizes))
         known = replace(known, constants={**known.constants, "span": rows[:rank].T.to(known.w0).contiguous()})
         if exact:
-            return self._inside(attack), known, {"span": f"exact, rank {rank}, in the update of {known.feature_layer}"}
+            return (
+                self._inside(attack, known),
+                known,
+                {"span": f"exact, rank {rank}, in the update of {known.feature_layer}"},
+            )
         tail = float(sizes[rank:].square().sum() / sizes.square().sum())
         weight = self.weight * min(1.0, TRUSTED_TAIL / max(tail, 1e-30))
         prior = FeatureSpan(weight=weight, fade=self.fade)
         note = f"prior of weight {weight:.3g}, rank {rank}, {100 * tail:.2g} % of {known.feature_layer} outside"
         return replace(attack, priors=(*attack.priors, prior)), known, {"span": note}
 
-    def _inside(self, attack: Attack) -> Attack:
+    def _inside(self, attack: Attack, known: Known) -> Attack:
         """N^2 unknowns leave no need for a free control point, which would only fit the update without the images."""
         surrogate = attack.surrogate
         if isinstance(surrogate, Bezier):
             surrogate = Linear(t=surrogate.t, lr_t=surrogate.lr_t)
         return replace(
             attack,
-            images=SpanImages(lr=self.lr),
+            images=SpanImages(lr=0.3 * self.lr if has_layer_norm(known) else self.lr),
             surrogate=surrogate,
             priors=(*attack.priors, SoftBox()),
             renewal=Unmix() if self.unmixing else None,

@@ -101,7 +101,8 @@ class Mixture:
         owners = linear_sum_assignment(-(along.abs() / along.norm(dim=0)).T.cpu().numpy())[1]
         strange = along.clone()
         strange[owners, range(len(owners))] = 0
-        return z - strange @ torch.linalg.pinv(dual)
+        cleaned: Tensor = z - strange @ torch.linalg.pinv(dual)
+        return cleaned
 
     def _drive(self, z: Tensor) -> Tensor:
         """(N, m): the larger pre-activation before and after training; very negative means never excited."""
@@ -121,7 +122,8 @@ class Mixture:
 
     def _column(self, p: Tensor) -> Tensor:
         """U p with a root mean square of one."""
-        return (self.left @ p) * len(self.left) ** 0.5
+        column: Tensor = (self.left @ p) * len(self.left) ** 0.5
+        return column
 
     def _zeros(self, p: Tensor) -> float:
         return float((self._column(p).abs() < 0.01).double().mean())

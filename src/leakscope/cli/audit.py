@@ -32,7 +32,7 @@ def audit(
     set_: o.Settings = None,
     labels: o.Labels = "known",
     matching: o.Matching = "auto",
-    iterations: o.Iterations = 1000,
+    iterations: o.Iterations = None,
     history: o.History = 50,
     restarts: o.Restarts = 1,
     schedule: o.Schedule = None,

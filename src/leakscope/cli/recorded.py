@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from leakscope import __version__
+from leakscope.attacks import ATTACKS
 from leakscope.audit import DEFAULT_ATTACK, Request, pick_device, run_cells, split_settings
 from leakscope.cell import Cell
 from leakscope.cli import options as o
@@ -85,7 +86,7 @@ def attack(
     set_: o.Settings = None,
     labels: o.Labels = "known",
     matching: o.Matching = "auto",
-    iterations: o.Iterations = 1000,
+    iterations: o.Iterations = None,
     history: o.History = 50,
     restarts: o.Restarts = 1,
     schedule: o.Schedule = None,
@@ -145,7 +146,7 @@ def _recorded_cell(
         labels=cast(Any, request.labels),
         matching=request.matching,
         w0="recorded",
-        iterations=request.iterations,
+        iterations=request.iterations or ATTACKS[name].recipe().iterations,
         history=request.history,
         restarts=request.restarts,
         schedule=request.schedule,

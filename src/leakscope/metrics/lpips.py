@@ -59,7 +59,7 @@ STAGES: dict[Backbone, tuple[Stage, ...]] = {
         Stage(0, (10,)),
     ),
 }
-LEAST_SIDE: dict[Backbone, int] = {"vgg": 16, "alex": 64}
+LEAST_SIDE: dict[Backbone, int] = {"vgg": 64, "alex": 64}
 """Shorter sides are enlarged to this: below it the later feature maps shrink to nothing."""
 
 
@@ -94,9 +94,8 @@ def lpips(
 ) -> Tensor:
     """Perceptual distance of each pair of images in [0, 1]: two (N, C, H, W) -> (N,), 0 = the same.
 
-    Grey images are repeated to three channels. VGG16 takes images as they are from 16 pixels a side, AlexNet
-    from 64; smaller ones are enlarged so that their shorter side has that length, bilinearly with
-    `align_corners=False`.
+    Grey images are repeated to three channels. Images with a shorter side below 64 are enlarged to it, bilinearly
+    with `align_corners=False`.
     Raises `UnavailableError` with the reason where the weights cannot be had.
     """
     check_pair(x, y)

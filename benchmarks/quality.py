@@ -1,0 +1,151 @@
+"""How good are the attacks? Paper's main setting on real clients that were not used to choose any default.
+
+    python benchmarks/quality.py main          ig, sme, nl-sme, span-sme on FEMNIST and CIFAR-100
+    python benchmarks/quality.py ablation      trajectory on/off x calibration on/off
+    python benchmarks/quality.py span          span-sme against nl-sme in every other setting
+    python benchmarks/quality.py defenses      the paper's defenses on FEMNIST
+
+Needs LEAKSCOPE_DATA (and LEAKSCOPE_WEIGHTS for LPIPS). Writes results/<suite>.json; a run that was broken off goes on.
+Defaults were chosen on FEMNIST writers 1, 2, 7, 15 and 23 and on other CIFAR-100 draws.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from leakscope.audit import Request, run_cells
+from leakscope.cell import Cell
+from leakscope.cli.display import showing
+from leakscope.runs.atomic import write_json
+
+WRITERS = ("25", "27", "29", "30", "40")
+"""FEMNIST writers with at least 40 different characters among their first 50 samples."""
+CIFAR_SEEDS = (101, 102, 103, 104, 105)
+ROOT = Path(__file__).parent.parent
+METRICS = ("psnr", "ssim", "fsim", "lpips", "lpips_alex", "l_sim", "l_sim_raw", "l_sim_fl", "identified")
+
+
+def femnist(writers: Iterable[str], **options: Any) -> list[Request]:
+    return [Request(dataset="femnist", writer=writer, seed=int(writer), **options) for writer in writers]
+
+
+def cifar(seeds: Iterable[int], **options: Any) -> list[Request]:
+    return [Request(dataset="cifar100", seed=seed, **options) for seed in seeds]
+
+
+def main_suite() -> list[Request]:
+    paper = {"attacks": ("ig", "sme", "nl-sme"), "matching": "global"}
+    ours = {"attacks": ("span-sme", "nl-sme"), "matching": "global"}
+    return [
+        *femnist(WRITERS[:3], **paper),
+        *femnist(WRITERS, **ours),
+        *cifar(CIFAR_SEEDS[:3], **paper),
+        *cifar(CIFAR_SEEDS, **ours),
+    ]
+
+
+def ablation_suite() -> list[Request]:
+    switches = [("off", "off"), ("off", "on"), ("on", "off"), ("on", "on")]
+    return [
+        request
+        for trajectory, calibration in switches
+        for request in femnist(
+            WRITERS[:3],
+            attacks=("nl-sme",),
+            settings=(f"nl-sme.trajectory={trajectory}", f"nl-sme.calibration={calibration}"),
+            matching="global",
+        )
+    ]
+
+
+def span_suite() -> list[Request]:
+    both = {"attacks": ("span-sme", "nl-sme")}
+    some = WRITERS[:2]
+    return [
+        *femnist(some, model="mlp", **both),
+        *femnist(some, model="vit", **both),
+        *femnist(some, epochs=50, **both),
+        *femnist(some, defenses=("sparsify:rate=0.9", "soteria:rate=0.8", "gaussian:std=0.1"), **both),
+        *femnist(some, fuse="rho=0.75,clients=4", **both),
+        *(replace(request, writer="pooled", n=n) for n in (100, 200) for request in femnist(some[:1], **both)),
+        Request(dataset="tiny_imagenet", seed=101, attacks=("span-sme",)),
+    ]
+
+
+def defenses_suite() -> list[Request]:
+    paper = {"attacks": ("nl-sme",)}
+    noisy = [f"dpsgd:epsilon={epsilon}" for epsilon in ("1e5", "1e4", "1000", "100", "10")]
+    return [
+        *femnist(WRITERS[:3], defenses=("clip:bound=4", "sparsify:rate=0.9"), matching="global", **paper),
+        *femnist(WRITERS[:3], defenses=("soteria:rate=0.8", "gaussian:std=0.1"), matching="global", **paper),
+        *femnist(WRITERS[:3], defenses=("soteria:rate=0.8", "gaussian:std=0.1"), **paper),
+        *femnist(WRITERS[:3], defenses=noisy, matching="global", **paper),
+        *cifar(CIFAR_SEEDS[:1], fuse="rho=0.75,clients=4", attacks=("sme", "nl-sme"), matching="global"),
+    ]
+
+
+SUITES = {"main": main_suite, "ablation": ablation_suite, "span": span_suite, "defenses": defenses_suite}
+
+
+def brief(record: dict[str, Any], cell: Cell) -> dict[str, Any]:
+    """What of a cell goes into results/: scores, time and memory, no pictures."""
+    kept = (
+        "attack",
+        "defense",
+        "dataset",
+        "model",
+        "client",
+        "fuse",
+        "knowledge",
+        "settings",
+        "matching",
+        "iterations",
+    )
+    row = {name: record.get(name) for name in kept} | {"key": cell.key, "status": record["status"]}
+    row["metrics"] = {name: record["metrics"].get(name) for name in METRICS}
+    row["baseline"] = {name: record["baseline"].get(name) for name in METRICS}
+    row["curve"] = [[round(h["seconds"], 1), round(h["psnr"], 3)] for h in record["history"] if "psnr" in h]
+    return row | {name: record.get(name) for name in ("seconds", "peak_memory_mb", "notes")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suite", choices=SUITES, nargs="?", default="main")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs")
+    chosen = parser.parse_args()
+    cells = list({cell.key: cell for request in SUITES[chosen.suite]() for cell in request.cells()}.values())
+    with showing(cells, quiet=False) as notice:
+        done = run_cells(
+            cells,
+            chosen.runs / f"bench-{chosen.suite}",
+            Request(),
+            workers=chosen.workers,
+            command=f"python benchmarks/quality.py {chosen.suite}",
+            notice=notice,
+        )
+    records = {record["key"]: record for record in done.result["cells"]}
+    rows = [brief(records[cell.key], cell) for cell in cells if cell.key in records]
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    result = {
+        "command": f"python benchmarks/quality.py {chosen.suite}",
+        "commit": commit.stdout.strip(),
+        "versions": done.result["versions"],
+        "cells": rows,
+    }
+    write_json(ROOT / "results" / f"{chosen.suite}.json", result)
+    json.dump({"cells": len(rows), "results": f"results/{chosen.suite}.json"}, sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()
