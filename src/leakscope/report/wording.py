@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leakscope.verdict import Cell, Level
@@ -56,8 +56,8 @@ def short_assumptions(cells: Sequence[Cell]) -> tuple[str, ...]:
         "The attacker is the server itself: it follows the protocol and keeps what it sees.",
         f"It sees the model it sent and {sees}, {f'defended by {spread(defenses)}' if defenses else 'undefended'}"
         f"{' or undefended' if defenses and len(defenses) < len({cell['defense'] for cell in cells}) else ''}.",
-        f"The client trained {spread(c.get('epochs') for c in clients)} epochs on "
-        f"{spread(c.get('n') for c in clients)} images of {spread(cell['dataset'] for cell in cells)} "
+        f"The client trained {counted(clients, 'epochs', 'epoch')} on {counted(clients, 'n', 'image')} "
+        f"of {spread(cell['dataset'] for cell in cells)} "
         f"from {_start(cells)}, in {_of_client(cells, 'mode')} mode.",
         f"Of the labels it has {_labels(cells)}.",
         f"Other images of the same kind: {'yes' if any(c['knowledge'].get('auxiliary') for c in cells) else 'none'}.",
@@ -202,6 +202,16 @@ def spread(values: Iterable[object]) -> str:
     seen = list(dict.fromkeys(values))
     names = ["unknown" if value is None else f"{value:g}" if isinstance(value, float) else str(value) for value in seen]
     return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+
+
+def counted(clients: Sequence[Mapping[str, object]], name: str, noun: str) -> str:
+    """`1 epoch`, `5, 20 epochs`.
+
+    >>> counted([{"n": 4}, {"n": 8}], "n", "image"), counted([{"n": 1}], "n", "image")
+    ('4, 8 images', '1 image')
+    """
+    count = spread(client.get(name) for client in clients)
+    return f"{count} {noun}{'' if count == '1' else 's'}"
 
 
 def _of_client(cells: Sequence[Cell], name: str) -> str:
