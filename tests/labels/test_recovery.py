@@ -11,11 +11,13 @@ from torch import nn
 
 from leakscope.client import Client, train
 from leakscope.data import draw_client, load
+from leakscope.defenses import parse_defense
 from leakscope.errors import InputError
 from leakscope.labels import METHODS, Evidence, label_error, recover_counts, refine_counts
 from leakscope.labels.evidence import repetitions
 from leakscope.labels.identity import mean_feature
 from leakscope.labels.refine import simulated_mass
+from leakscope.labels.restore import restored
 from leakscope.labels.rules import greedy
 from leakscope.types import LocalTraining, Update
 from leakscope.victims import Victim, build_victim
@@ -156,6 +158,30 @@ def test_every_method_gives_n_labels_whatever_the_update(method: str) -> None:
         found = recover_counts(client.victim, w0, noise, client.training, 12, method=method)
         assert int(found.sum()) == 12
         assert int(found.min()) >= 0
+
+
+def test_a_pruned_rank_one_update_is_restored() -> None:
+    g = torch.tensor([-3.0, 1.0, 0.5, 1.5], dtype=torch.float64)
+    h = torch.linspace(0.5, 2, 12, dtype=torch.float64)
+    full = g[:, None] * h
+    weight, bias = full.clone(), g.clone()
+    weight[full.abs() < 0.6] = 0
+    bias[1:] = 0
+    assert torch.equal(restored(full, g)[0], full)
+    found = restored(weight, bias)
+    assert torch.allclose(found[0], full, rtol=0.02)
+    assert torch.allclose(found[1], g, rtol=0.02)
+    silent = restored(torch.zeros_like(full), bias)
+    assert torch.equal(silent[0], torch.zeros_like(full))
+    assert torch.equal(silent[1], bias)
+
+
+@pytest.mark.parametrize("defense", ["sparsify:rate=0.6", "quantize:bits=8", "soteria:rate=0.8", "gaussian:std=0.01"])
+def test_defenses_that_keep_the_largest_entries_do_not_hide_the_counts(defense: str) -> None:
+    client = labelled([0, 0, 0, 1, 1, 4], lr=1e-3)
+    update = parse_defense(defense).train(client, client.victim.weights(), seed=0)
+    found = recover_counts(client.victim, update.w0, update.delta, client.training, 6)
+    assert torch.equal(found, true_counts(client))
 
 
 def test_the_greedy_rule_by_hand() -> None:

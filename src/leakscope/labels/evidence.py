@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from leakscope.errors import InputError, Problem
+from leakscope.labels.restore import restored
 from leakscope.types import LocalTraining, Weights
 from leakscope.victims import Victim
 from leakscope.victims.head import Head, embeddings, find_head, logits_of
@@ -44,15 +45,20 @@ class Evidence:
         """T."""
         return self.training.steps(self.n)
 
-    @cached_property
+    @property
     def weight(self) -> Tensor:
         """G_W (K, d): the sum over T steps of the gradient of W."""
-        return self._gradient(self.head.weight)
+        return self._last_layer[0]
 
-    @cached_property
+    @property
     def bias(self) -> Tensor | None:
         """G_b (K,), or None where the layer has no bias."""
-        return None if self.head.bias is None else self._gradient(self.head.bias)
+        return self._last_layer[1]
+
+    @cached_property
+    def _last_layer(self) -> tuple[Tensor, Tensor | None]:
+        weight = self._gradient(self.head.weight)
+        return (weight, None) if self.head.bias is None else restored(weight, self._gradient(self.head.bias))
 
     def need_bias(self, method: str) -> Tensor:
         """G_b (K,) for a method that cannot do without."""
@@ -102,10 +108,11 @@ class Evidence:
         return {name: value.to(like.device) for name, value in self.victim.buffers().items()}
 
     def _gradient(self, name: str) -> Tensor:
-        """Sum of T gradients; momentum and weight decay, which are known, are taken out."""
+        """Sum of T gradients; momentum and weight decay, which are known, are taken out. Exact zeros were pruned."""
         moved, start = self.delta[name].cpu().double(), self.w0[name].cpu().double()
         total = moved / self.training.lr / repetitions(self.training.momentum, self.steps)
-        return total - self.training.weight_decay * self.steps * (start - moved / 2)
+        decay = self.training.weight_decay * self.steps * (start - moved / 2)
+        return torch.where(moved == 0, 0.0, total - decay)
 
 
 def repetitions(momentum: float, steps: int) -> float:
