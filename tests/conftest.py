@@ -1,7 +1,8 @@
-"""Small real scenes that many tests share."""
+"""A real browser for the tests that need one."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -9,9 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
+import torch
 
 from browsing import DESKTOP, Visit
+
+torch.set_num_threads(1)
 
 FLAGS = [
     "--no-sandbox",

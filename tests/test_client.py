@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from conftest import tiny_client
 from leakscope.client import Client, batch_gradient, batches, linear_error, train
 from leakscope.errors import InputError
 from leakscope.types import LocalTraining
+from scenes import tiny_client
 
 
 def test_one_full_batch_step_is_lr_times_the_gradient():

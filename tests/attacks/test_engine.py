@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from conftest import tiny_client, tiny_observation
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.matching import Calibrated
 from leakscope.attacks.recipes import ig, nl_sme, sme
@@ -14,6 +13,7 @@ from leakscope.attacks.watch import Watch
 from leakscope.client import train
 from leakscope.observation import observe
 from leakscope.types import Knowledge
+from scenes import tiny_client, tiny_observation
 
 
 def short(attack: Attack, **changes: object) -> Attack:

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import tiny_observation
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Calibrated, Cosine, cosine_distance
+from scenes import tiny_observation
 
 
 @pytest.fixture(scope="module")

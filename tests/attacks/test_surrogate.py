@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from conftest import tiny_observation
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Calibrated
 from leakscope.attacks.objective import Objective
 from leakscope.attacks.priors import ClassLoss, TotalVariation
 from leakscope.attacks.surrogate import Bezier, Linear
+from scenes import tiny_observation
 
 
 @pytest.fixture

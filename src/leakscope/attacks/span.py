@@ -35,7 +35,7 @@ class FeatureSpan:
     """
 
     weight: float = 3.0
-    fade: tuple[float, float] = (0.15, 0.5)
+    fade: tuple[float, float] = (0.1, 0.3)
 
     def __call__(self, v: Variables, x: Tensor, dummy: Dummy, known: Known, progress: Tensor) -> Tensor:  # noqa: ARG002
         assert dummy.features is not None
@@ -79,7 +79,7 @@ class FollowSpan:
     weight: float = 3.0
     margin: float = 0.3
     """The prior keeps N (1 + margin) directions: features move a little while the client trains."""
-    fade: tuple[float, float] = (0.15, 0.5)
+    fade: tuple[float, float] = (0.1, 0.3)
     lr: float = 1.0
     unmixing: bool = True
 

@@ -1,0 +1,156 @@
+"""The command line as a person uses it: real processes on the embedded photographs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+TINY = ("--n", "4", "--epochs", "1", "--iterations", "30", "--history", "10", "--attack", "nl-sme")
+WITHOUT = {name: value for name, value in os.environ.items() if not name.startswith("LEAKSCOPE_")}
+ENVIRONMENT = {**WITHOUT, "OMP_NUM_THREADS": "1", "TORCH_HOME": "/nonexistent"}
+
+
+def leakscope(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "leakscope", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=200, **options)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "tiny"
+    done = leakscope("audit", *TINY, "--defense", "none", "--defense", "sparsify:rate=0.9", "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def test_audit_prints_one_json_document_and_writes_the_run_folder(run):
+    out, done = run
+    result = json.loads(done.stdout)
+    assert result == json.loads((out / "result.json").read_text())
+    assert [cell["defense"] for cell in result["cells"]] == ["none", "sparsify:rate=0.9"]
+    assert [cell["matching"]["chosen"] for cell in result["cells"]] == ["global", "mask"]
+    for cell in result["cells"]:
+        folder = out / "cells" / cell["key"]
+        assert {path.name for path in folder.iterdir()} == {
+            "cell.json",
+            "images.safetensors",
+            "events.jsonl",
+            "preview.png",
+        }
+        assert [row["iteration"] for row in cell["history"]] == [10, 20, 30]
+        assert cell["metrics"]["psnr"] > 0
+        assert cell["baseline"]["psnr"] > 0
+        assert cell["knowledge"] == {"labels": "known", "normalisation": True, "auxiliary": False}
+        assert cell["status"] == "finished"
+    assert result["schema_version"] == 1
+    assert (out / "index.html").stat().st_size > 1000
+    assert (out / "reconstructions.png").exists()
+
+
+def test_lpips_without_weights_is_null_with_the_reason(run):
+    _, done = run
+    cell = json.loads(done.stdout)["cells"][0]
+    assert cell["metrics"]["lpips"] is None
+    assert "LEAKSCOPE_WEIGHTS" in cell["missing"]["lpips"]
+
+
+def test_a_finished_run_is_not_run_again(run):
+    out, first = run
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("cell.json")}
+    again = leakscope(
+        "audit", *TINY, "--defense", "none", "--defense", "sparsify:rate=0.9", "--out", str(out), "--json"
+    )
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("cell.json")} == times
+    assert json.loads(again.stdout)["cells"] == json.loads(first.stdout)["cells"]
+
+
+def test_simulate_then_attack_equals_audit(run, tmp_path):
+    out, done = run
+    made = leakscope("simulate", str(tmp_path / "client"), "--n", "4", "--epochs", "1")
+    assert made.returncode == 0, made.stderr
+    files = [str(tmp_path / f"client.{kind}.safetensors") for kind in ("update", "truth")]
+    attacked = leakscope("attack", files[0], "--truth", files[1], *TINY[4:], "--out", str(tmp_path / "run"), "--json")
+    assert attacked.returncode == 0, attacked.stderr
+    ours = json.loads(done.stdout)["cells"][0]["metrics"]
+    theirs = json.loads(attacked.stdout)["cells"][0]["metrics"]
+    assert theirs == ours
+    blind = leakscope("attack", files[0], *TINY[4:], "--out", str(tmp_path / "blind"), "--json")
+    (cell,) = json.loads(blind.stdout)["cells"]
+    assert cell["metrics"]["psnr"] is None
+    assert cell["metrics"]["l_sim"] == ours["l_sim"]
+
+
+def test_killed_and_started_again_it_ends_with_the_same_numbers(run, tmp_path):
+    options = ("audit", "--n", "4", "--epochs", "1", "--iterations", "400", "--history", "40", "--attack", "sme")
+    whole = json.loads(leakscope(*options, "--out", str(tmp_path / "whole"), "--json").stdout)
+    command = [sys.executable, "-m", "leakscope", *options, "--out", str(tmp_path / "broken"), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+    for _ in range(600):
+        time.sleep(0.1)
+        if any('"progress"' in path.read_text() for path in (tmp_path / "broken").rglob("events.jsonl")):
+            break
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert list((tmp_path / "broken").rglob("checkpoint.pt"))
+    resumed = json.loads(leakscope(*options, "--out", str(tmp_path / "broken"), "--json").stdout)
+    assert resumed["cells"][0]["metrics"] == whole["cells"][0]["metrics"]
+    assert [row["objective"] for row in resumed["cells"][0]["history"]] == [
+        row["objective"] for row in whole["cells"][0]["history"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("audit", "--attack", "nl-smee"), "did you mean 'nl-sme'"),
+        (("audit", "--dataset", "fotos"), "did you mean 'photos'"),
+        (("audit", "--defense", "clipp:bound=4"), "did you mean 'clip'"),
+        (("audit", "--defense", "clip:bounds=4"), "did you mean 'bound'"),
+        (("audit", "--model", "cnn-cifr"), "did you mean 'cnn-cifar'"),
+        (("audit", "--set", "sme.lr=1"), "sme is not in this run"),
+        (("audit", "--attack", "sme", "--set", "sme.lrr=1"), "did you mean 'lr'"),
+        (("audit", "--n", "100000"), "100000"),
+        (("audit", "--n", "4", "--batch-size", "5"), "larger than --n 4"),
+        (("audit", "--lr", "nan"), "lr = nan"),
+        (("audit", "--epochs", "-1"), "epochs = -1"),
+        (("audit", "--labels", "guessed"), "known"),
+        (("audit", "--device", "tpu"), "auto"),
+        (("audit", "--dataset", "cifar100", "--data-root", "/nonexistent"), "/nonexistent"),
+        (("attack", "missing.update.safetensors"), "there is no file"),
+        (("report", "no-such-run"), "there is no run folder"),
+        (("list", "attaks"), "did you mean 'attacks'"),
+        (("data", "fetch", "cifar10", "--data-root", "/tmp"), "cifar"),
+    ],
+)
+def test_bad_input_is_explained_without_a_traceback(arguments, words, tmp_path):
+    done = leakscope(*arguments, *(("--out", str(tmp_path / "run")) if arguments[0] == "audit" else ()), cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_problems_of_a_request_are_listed_at_once(tmp_path):
+    done = leakscope(
+        "audit", "--attack", "x", "--defense", "y", "--labels", "z", "--lr", "-1", "--dataset", "q", cwd=tmp_path
+    )
+    assert done.stderr.count("error") >= 5
+
+
+@pytest.mark.parametrize("kind", ["attacks", "defenses", "datasets", "models", "metrics"])
+def test_lists_are_json_objects_with_names(kind):
+    rows = json.loads(leakscope("list", kind, "--json").stdout)
+    assert all(row["name"] for row in rows)
+    if kind == "attacks":
+        assert {"ig", "sme", "nl-sme", "span-sme"} <= {row["name"] for row in rows}
+
+
+def test_doctor_looks_at_everything():
+    findings = json.loads(leakscope("doctor", "--json").stdout)
+    assert {"leakscope", "device", "threads", "bfloat16", "cifar100", "LPIPS weights"} <= {
+        row["name"] for row in findings
+    }
