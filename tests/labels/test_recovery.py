@@ -13,9 +13,9 @@ from leakscope.client import Client, train
 from leakscope.data import draw_client, load
 from leakscope.defenses import parse_defense
 from leakscope.errors import InputError
-from leakscope.labels import METHODS, Evidence, label_error, recover_counts, refine_counts
+from leakscope.labels import METHODS, Evidence, label_error, largest_remainder, recover_counts, refine_counts
 from leakscope.labels.evidence import repetitions
-from leakscope.labels.identity import mean_feature
+from leakscope.labels.identity import bias_identity, mean_feature, path_softmax
 from leakscope.labels.refine import simulated_mass
 from leakscope.labels.restore import restored
 from leakscope.labels.rules import greedy
@@ -86,6 +86,17 @@ def test_refining_on_the_true_images_in_another_order_is_exact(batch_size: int, 
         client.victim, update.w0, update.delta, client.training, batch.images, batch.labels, batch.normalisation, seed=9
     )
     assert torch.equal(found, true_counts(client))
+
+
+def test_absent_classes_tell_how_far_training_has_moved_the_mass() -> None:
+    """At a rate at which the mean feature's path alone finds images of classes that are not there."""
+    client = labelled([0] * 8 + [1] * 4, lr=0.05, epochs=10, batch_size=4, seed=1)
+    update = trained(client)
+    evidence = Evidence(client.victim, update.w0, update.delta, client.training, 12)
+    path = path_softmax(evidence, mean_feature(evidence))
+    naive = largest_remainder(12 * path.mean(dim=0) - evidence.signal * evidence.n / evidence.steps, 12)
+    assert label_error(naive, true_counts(client)) >= 2
+    assert torch.equal(largest_remainder(bias_identity(evidence), 12), true_counts(client))
 
 
 def test_refining_takes_soft_labels() -> None:

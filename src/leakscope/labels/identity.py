@@ -9,6 +9,8 @@ from leakscope.labels.evidence import Evidence
 
 NODES = 11
 """Points on the segment from w0 to wT at which the softmax is taken."""
+REACH = 3.0
+"""How much further than the mean feature's softmax the images' own may have moved."""
 ROUNDS = 10
 """How often the set of absent classes may change before it is taken as it is; two rounds usually settle it."""
 
@@ -23,18 +25,22 @@ def bias_identity(evidence: Evidence) -> Tensor:
 
     A class that is absent (n_c = 0) shows its mass exactly: S_c = (N / T) G_b[c]. Training moves mass from where it
     was towards the labels, S = (1 - a) N q + a n; the absent classes give 1 - a, and n = N q - (N / T) G_b / (1 - a).
-    This second step needs a last layer that gives the logits themselves.
+    This second step needs a last layer that gives the logits themselves. It starts from the class that looks most
+    absent, and corrects no more than the softmax of the mean feature has moved between w0 and wT.
     """
     pull = evidence.need_bias("bias-identity") * (evidence.n / evidence.steps)
-    mass = evidence.n * path_softmax(evidence, mean_feature(evidence))
-    counts, absent = mass - pull, torch.zeros_like(pull, dtype=torch.bool)
+    path = path_softmax(evidence, mean_feature(evidence))
+    mass = evidence.n * path.mean(dim=0)
+    if not evidence.direct:
+        return mass - pull
+    least = max(0.01, 1 - REACH * float((path[-1] - path[0]).abs().sum()) / 2)
+    kept, absent = (pull / mass).max().clamp(least, 1.0), torch.zeros_like(pull, dtype=torch.bool)
     for _ in range(ROUNDS):
-        before, absent = absent, (counts < 0.5) & (pull > 0)
-        if not evidence.direct or not absent.any() or torch.equal(before, absent):
+        before, absent = absent, (mass - pull / kept < 0.5) & (pull > 0)
+        if not absent.any() or torch.equal(before, absent):
             break
-        kept = (pull[absent].sum() / mass[absent].sum()).clamp(0.01, 1.0)
-        counts = mass - pull / kept
-    return counts
+        kept = (pull[absent].sum() / mass[absent].sum()).clamp(least, 1.0)
+    return mass - pull / kept
 
 
 def mean_feature(evidence: Evidence) -> Tensor:
@@ -48,6 +54,5 @@ def mean_feature(evidence: Evidence) -> Tensor:
 
 
 def path_softmax(evidence: Evidence, feature: Tensor) -> Tensor:
-    """Mean softmax (K,) of one feature vector over the states of the segment."""
-    nodes = torch.linspace(0, 1, NODES).tolist()
-    return torch.stack([evidence.softmax(t, feature[None])[0] for t in nodes]).mean(dim=0)
+    """Softmax (NODES, K) of one feature vector at the states of the segment."""
+    return torch.cat([evidence.softmax(t, feature[None]) for t in torch.linspace(0, 1, NODES).tolist()])
