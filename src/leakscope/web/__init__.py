@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import secrets
 import socket
 import webbrowser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leakscope.errors import InputError, Problem, refuse
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.applications import Starlette
 
 __all__ = ["serve"]
 
@@ -23,8 +29,6 @@ def serve(
     `port` 0 takes a free one. The printed address carries the token, without which nothing is shown.
     """
     refuse(_problems(runs, host))
-    import uvicorn  # the extra `web`, so not before it is known to be there
-
     from leakscope.web.app import make_app
 
     runs.mkdir(parents=True, exist_ok=True)
@@ -37,10 +41,19 @@ def serve(
         print(f"dashboard  {address}", flush=True)
         if open_browser:
             webbrowser.open(address)
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False
+        with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it, after everything was put away
+            configured(app).run(sockets=[listener])
+
+
+def configured(app: Starlette) -> uvicorn.Server:
+    """A server for the dashboard: quiet, without web sockets, and not waiting for streams when it ends."""
+    import uvicorn  # the extra `web`, so not before it is known to be there
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            app, log_level="error", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=1
         )
-        uvicorn.Server(config).run(sockets=[listener])
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

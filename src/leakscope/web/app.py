@@ -216,6 +216,13 @@ class Dashboard:
         assert isinstance(error, InputError)
         return self.show("problem.html.j2", status=400, problems=error.problems)
 
+    async def refuse_system(self, _: Request, error: Exception) -> Response:
+        """A full disk, a folder without permission: said, and the dashboard goes on."""
+        assert isinstance(error, OSError)
+        return self.show(
+            "problem.html.j2", status=500, problems=[Problem(error.strerror or "a file could not be read")]
+        )
+
     async def refuse_http(self, _: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return self.show("problem.html.j2", status=error.status_code, problems=[Problem(error.detail)])
@@ -265,7 +272,11 @@ def make_app(runs: Path, *, token: str, port: int, command: Sequence[str] = COMM
         routes=routes,
         lifespan=lifespan,
         middleware=[Middleware(Guard, token=token, port=port)],
-        exception_handlers={InputError: board.refuse_input, HTTPException: board.refuse_http},
+        exception_handlers={
+            InputError: board.refuse_input,
+            OSError: board.refuse_system,
+            HTTPException: board.refuse_http,
+        },
     )
     app.state.board = board
     return app

@@ -55,7 +55,7 @@ class Jobs:
         place = self.folder.place(form.name)
         if place.exists() and any(place.iterdir()):
             raise InputError(Problem(f"there is a run {form.name!r} already", fix="choose another name, or resume it"))
-        self._note(form.name).parent.mkdir(exist_ok=True)
+        self._note(form.name).parent.mkdir(parents=True, exist_ok=True)
         self._launch(form)
         self._note(form.name).write_text(json.dumps(form.as_fields()), encoding="utf-8")
 
