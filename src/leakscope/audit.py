@@ -14,6 +14,7 @@ import torch
 
 from leakscope import data
 from leakscope.attacks import ATTACKS, MATCHINGS, read_settings
+from leakscope.attacks.budget import parse_duration
 from leakscope.attacks.schedules import SCHEDULES
 from leakscope.cell import Cell
 from leakscope.defenses import parse_defense
@@ -59,6 +60,7 @@ class Request:
     restarts: int = 1
     schedule: str | None = None
     early_stop: float = 0.0
+    budget: str | None = None
     device: str = "auto"
 
     def cells(self) -> list[Cell]:
@@ -95,6 +97,7 @@ class Request:
                 restarts=self.restarts,
                 schedule=self.schedule,
                 early_stop=self.early_stop,
+                budget=parse_duration(self.budget) if self.budget else None,
                 device=pick_device(self.device),
             )
             for seed in range(self.seed, self.seed + self.clients)
@@ -137,6 +140,8 @@ class Request:
             lambda: LocalTraining(epochs=self.epochs, batch_size=self.batch_size or min(10, max(1, self.n)), lr=self.lr)
         )
         yield from found
+        if self.budget:
+            yield from _gather(lambda: parse_duration(str(self.budget)))[1]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from leakscope.attacks import build_attack
+from leakscope.attacks.budget import Budget
 from leakscope.attacks.engine import Attack, Checkpoint
 from leakscope.attacks.watch import Watch
 from leakscope.labels import label_error
@@ -54,6 +55,8 @@ class Cell(BaseModel):
     restarts: int = 1
     schedule: str | None = None
     early_stop: float = 0.0
+    budget: float | None = None
+    """Seconds; the number of iterations then follows from the machine, and the run cannot be repeated bit for bit."""
     device: str = "cpu"
     update_file: str | None = None
     """A recorded update instead of a simulated client; `data_fingerprint` is then the hash of the file."""
@@ -62,8 +65,11 @@ class Cell(BaseModel):
 
     @property
     def key(self) -> str:
-        """A hash of everything that determines the result; files count by content, not by place."""
-        facts = self.model_dump(exclude={"update_file", "truth_file"})
+        """A hash of everything that determines the result; files count by content, not by place.
+
+        Defaults are left out, so that an option that is added later does not change the keys of old results.
+        """
+        facts = self.model_dump(exclude={"update_file", "truth_file"}, exclude_defaults=True)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -104,8 +110,12 @@ def run_cell(
 def compose(cell: Cell) -> Attack:
     """The attack of a cell with its run-wide options."""
     attack = build_attack(cell.attack, cell.settings, matching=cell.matching)
+    adaptations = attack.adaptations
+    if cell.budget is not None:
+        adaptations = (*adaptations, Budget(seconds=cell.budget))
     return replace(
         attack,
+        adaptations=adaptations,
         iterations=cell.iterations,
         history=cell.history,
         restarts=cell.restarts,

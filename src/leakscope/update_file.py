@@ -61,7 +61,7 @@ def write_update(path: Path, recorded: RecordedUpdate) -> None:
     }
     with writing(path) as aside:
         save_file(
-            {k: v.detach().cpu().contiguous() for k, v in tensors.items()},
+            {k: v.detach().cpu().clone() for k, v in tensors.items()},
             aside,
             {HEADER: json.dumps(header)},
         )
@@ -133,7 +133,9 @@ def write_truth(path: Path, *, images: Tensor, labels: Tensor, candidates: Tenso
     """The private images for scoring, apart from the update: (N, C, H, W) in [0, 1], (N,), and (K, C, H, W)."""
     tensors = {"images": images, "labels": labels, "candidates": candidates}
     with writing(path) as aside:
-        save_file({k: v.contiguous() for k, v in tensors.items()}, aside, {HEADER: json.dumps({"dataset": dataset})})
+        save_file(
+            {k: v.detach().cpu().clone() for k, v in tensors.items()}, aside, {HEADER: json.dumps({"dataset": dataset})}
+        )
 
 
 def read_truth(path: Path) -> tuple[Tensor, Tensor, Tensor, str]:

@@ -10,6 +10,7 @@ import time
 import pytest
 
 TINY = ("--n", "4", "--epochs", "1", "--iterations", "30", "--history", "10", "--attack", "nl-sme")
+DEFENSES = ("--defense", "none", "--defense", "sparsify:rate=0.9")
 WITHOUT = {name: value for name, value in os.environ.items() if not name.startswith("LEAKSCOPE_")}
 ENVIRONMENT = {**WITHOUT, "OMP_NUM_THREADS": "1", "TORCH_HOME": "/nonexistent"}
 
@@ -22,7 +23,7 @@ def leakscope(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "tiny"
-    done = leakscope("audit", *TINY, "--defense", "none", "--defense", "sparsify:rate=0.9", "--out", str(out), "--json")
+    done = leakscope("audit", *TINY, *DEFENSES, "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -61,15 +62,13 @@ def test_lpips_without_weights_is_null_with_the_reason(run):
 def test_a_finished_run_is_not_run_again(run):
     out, first = run
     times = {path: path.stat().st_mtime_ns for path in out.rglob("cell.json")}
-    again = leakscope(
-        "audit", *TINY, "--defense", "none", "--defense", "sparsify:rate=0.9", "--out", str(out), "--json"
-    )
+    again = leakscope("audit", *TINY, *DEFENSES, "--out", str(out), "--json")
     assert {path: path.stat().st_mtime_ns for path in out.rglob("cell.json")} == times
     assert json.loads(again.stdout)["cells"] == json.loads(first.stdout)["cells"]
 
 
 def test_simulate_then_attack_equals_audit(run, tmp_path):
-    out, done = run
+    _, done = run
     made = leakscope("simulate", str(tmp_path / "client"), "--n", "4", "--epochs", "1")
     assert made.returncode == 0, made.stderr
     files = [str(tmp_path / f"client.{kind}.safetensors") for kind in ("update", "truth")]
@@ -84,7 +83,7 @@ def test_simulate_then_attack_equals_audit(run, tmp_path):
     assert cell["metrics"]["l_sim"] == ours["l_sim"]
 
 
-def test_killed_and_started_again_it_ends_with_the_same_numbers(run, tmp_path):
+def test_killed_and_started_again_it_ends_with_the_same_numbers(tmp_path):
     options = ("audit", "--n", "4", "--epochs", "1", "--iterations", "400", "--history", "40", "--attack", "sme")
     whole = json.loads(leakscope(*options, "--out", str(tmp_path / "whole"), "--json").stdout)
     command = [sys.executable, "-m", "leakscope", *options, "--out", str(tmp_path / "broken"), "--json"]

@@ -79,9 +79,13 @@ def test_a_broken_checkpoint_costs_time_not_the_run(tmp_path):
 
 
 def test_nothing_half_written_is_left_behind(tmp_path):
-    with pytest.raises(RuntimeError), writing(tmp_path / "a" / "file.json") as aside:
-        aside.write_text("half")
-        raise RuntimeError
+    def break_off() -> None:
+        with writing(tmp_path / "a" / "file.json") as aside:
+            aside.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        break_off()
     assert list((tmp_path / "a").iterdir()) == []
     write_json(tmp_path / "a" / "file.json", {"whole": True})
     assert json.loads((tmp_path / "a" / "file.json").read_text()) == {"whole": True}

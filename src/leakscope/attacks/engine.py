@@ -79,9 +79,10 @@ class Attack:
         observation, labelling = find_labels(observation)
         attack, known, notes = self._adapt(Known.of(observation, torch.device(device)))
         resume = dict(resume or {})
+        attack = replace(attack, iterations=resume.get("iterations", attack.iterations))
         champion: Reconstruction | None = _unpack(resume.get("champion"))
         for restart in range(int(resume.get("restart", 0)), self.restarts):
-            run = _Run(attack, known, labelling, seed=seed * 1000 + restart, state=resume.pop("run", None))
+            run = Descent(attack, known, labelling, seed=seed * 1000 + restart, state=resume.pop("run", None))
             done = run.go(watch, partial(_checkpoint, restart, champion, run))
             if champion is None or done.objective < champion.objective:
                 champion = done
@@ -99,7 +100,7 @@ class Attack:
         return attack, known, notes
 
 
-class _Run:
+class Descent:
     """One start of one attack: variables, their optimiser, and what has been seen so far."""
 
     def __init__(
@@ -276,8 +277,8 @@ def _declare(attack: Attack, known: Known, seed: int) -> dict[str, Variable]:
     return declared
 
 
-def _checkpoint(restart: int, champion: Reconstruction | None, run: _Run) -> Checkpoint:
-    return {"restart": restart, "champion": _pack(champion), "run": run.pack()}
+def _checkpoint(restart: int, champion: Reconstruction | None, run: Descent) -> Checkpoint:
+    return {"iterations": run.attack.iterations, "restart": restart, "champion": _pack(champion), "run": run.pack()}
 
 
 def _pack(reconstruction: Reconstruction | None) -> Checkpoint | None:

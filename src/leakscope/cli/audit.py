@@ -37,6 +37,7 @@ def audit(
     restarts: o.Restarts = 1,
     schedule: o.Schedule = None,
     early_stop: o.EarlyStop = 0.0,
+    budget: o.Budget = None,
     device: o.Device = "auto",
     weights: o.MetricWeights = None,
     workers: o.Workers = 1,
@@ -69,6 +70,7 @@ def audit(
         restarts=restarts,
         schedule=schedule,
         early_stop=early_stop,
+        budget=budget,
         device=device,
     )
     cells = request.cells()

@@ -46,6 +46,9 @@ Schedule = Annotated[
 EarlyStop = Annotated[
     float, _option("--early-stop", help="stop when the objective falls by less than this part", panel=ATTACK)
 ]
+Budget = Annotated[
+    str | None, _option("--budget", help="time per cell, e.g. 2m: fewer iterations where needed", panel=ATTACK)
+]
 Device = Annotated[str, _option("--device", help="auto | cpu | cuda | mps", panel=RUN)]
 MetricWeights = Annotated[Path | None, _option("--weights", help="LPIPS weights [LEAKSCOPE_WEIGHTS]", panel=RUN)]
 Workers = Annotated[int, _option("--workers", help="parallel processes of one thread each", panel=RUN)]

@@ -10,6 +10,7 @@ import typer
 
 from leakscope import __version__
 from leakscope.attacks import ATTACKS
+from leakscope.attacks.budget import parse_duration
 from leakscope.audit import DEFAULT_ATTACK, Request, pick_device, run_cells, split_settings
 from leakscope.cell import Cell
 from leakscope.cli import options as o
@@ -91,6 +92,7 @@ def attack(
     restarts: o.Restarts = 1,
     schedule: o.Schedule = None,
     early_stop: o.EarlyStop = 0.0,
+    budget: o.Budget = None,
     seed: o.Seed = 0,
     device: o.Device = "auto",
     weights: o.MetricWeights = None,
@@ -102,7 +104,8 @@ def attack(
     names = attack_ or [DEFAULT_ATTACK]
     request = Request(
         attacks=names, settings=set_ or [], labels=labels, matching=matching, iterations=iterations, history=history,
-        restarts=restarts, schedule=schedule, early_stop=early_stop, seed=seed, device=device, weights=weights,
+        restarts=restarts, schedule=schedule, early_stop=early_stop, budget=budget, seed=seed, device=device,
+        weights=weights,
     )  # fmt: skip
     refuse(request.problems())
     if truth and len(truth) != len(files):
@@ -151,6 +154,7 @@ def _recorded_cell(
         restarts=request.restarts,
         schedule=request.schedule,
         early_stop=request.early_stop,
+        budget=parse_duration(request.budget) if request.budget else None,
         device=pick_device(request.device),
         update_file=str(path),
         truth_file=str(truth) if truth else None,

@@ -1,0 +1,182 @@
+"""Render the tables of README and docs from results/*.json, between `<!-- NAME -->` and `<!-- end -->` marks.
+
+python benchmarks/tables.py            write them
+python benchmarks/tables.py --check    fail where a page does not show what results/ holds
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from leakscope.paper import reported
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARK = re.compile(r"(<!-- ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+NAMES = {"femnist": "FEMNIST", "cifar100": "CIFAR-100", "tiny_imagenet": "Tiny-ImageNet"}
+Row = dict[str, Any]
+
+
+def read(suite: str) -> dict[str, Any]:
+    path = ROOT / "results" / f"{suite}.json"
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"cells": []}
+    return result
+
+
+def mean(values: Iterable[float | None], digits: int) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    spread = f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else ""
+    return f"{statistics.fmean(known):.{digits}f}{spread}"
+
+
+def markdown(header: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def group(cells: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
+    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for cell in cells:
+        groups[tuple(str(cell[key]) for key in keys)].append(cell)
+    return groups
+
+
+def main_table() -> str:
+    paper, rows = reported("table1"), []
+    groups = group(read("main")["cells"], "dataset", "attack")
+    for dataset in ("femnist", "cifar100"):
+        for attack in ("ig", "sme", "nl-sme", "span-sme"):
+            cells = groups.get((dataset, attack), [])
+            if not cells:
+                continue
+            said = paper[dataset].get(attack, {})
+            row = [NAMES[dataset], f"`{attack}`", f"{said['psnr'][0]:.2f}" if said else "-"]
+            row += [mean((cell["metrics"]["psnr"] for cell in cells), 2)]
+            for metric in ("ssim", "fsim", "lpips", "l_sim"):
+                ours = mean((cell["metrics"][metric] for cell in cells), 3).split(" ")[0]
+                row.append(f"{ours} ({said[metric][0]:.3f})" if said else ours)
+            row += [mean((cell["seconds"] for cell in cells), 0).split(" ")[0], str(len(cells))]
+            rows.append(row)
+    header = [
+        "data",
+        "attack",
+        "paper PSNR",
+        "our PSNR",
+        "SSIM (paper)",
+        "FSIM (paper)",
+        "LPIPS (paper)",
+        "L_sim (paper)",
+    ]
+    return markdown([*header, "seconds", "clients"], rows)
+
+
+def gain_table() -> str:
+    """span-sme against nl-sme, client by client."""
+    rows = []
+    for dataset in ("femnist", "cifar100"):
+        by_client: dict[str, dict[str, Row]] = defaultdict(dict)
+        for cell in read("main")["cells"]:
+            if cell["dataset"] == dataset:
+                client = cell["client"]
+                by_client[client.get("writer") or f"seed {client['seed']}"][cell["attack"]] = cell
+        for client, cells in by_client.items():
+            if not {"nl-sme", "span-sme"} <= cells.keys():
+                continue
+            old, new = cells["nl-sme"], cells["span-sme"]
+            reached = next((s for s, psnr in new["curve"] if psnr >= old["metrics"]["psnr"]), None)
+            rows.append([
+                NAMES[dataset], client, f"{old['metrics']['psnr']:.2f}", f"{new['metrics']['psnr']:.2f}",
+                f"{new['metrics']['psnr'] - old['metrics']['psnr']:+.2f}", f"{old['seconds']:.0f}", f"{new['seconds']:.0f}",
+                "-" if reached is None else f"{100 * reached / old['seconds']:.0f} %",
+            ])  # fmt: skip
+    header = [
+        "data",
+        "client",
+        "nl-sme dB",
+        "span-sme dB",
+        "gain dB",
+        "nl-sme s",
+        "span-sme s",
+        "its PSNR reached",
+    ]
+    return markdown(header, rows)
+
+
+def setting_of(cell: Row) -> str:
+    client = cell["client"]
+    parts = [NAMES.get(cell["dataset"], cell["dataset"]), cell["model"], f"N={client['n']}", f"E={client['epochs']}"]
+    parts += [cell["defense"]] if cell["defense"] != "none" else []
+    return ", ".join([*parts, *([f"fused {cell['fuse']}"] if cell["fuse"] else [])])
+
+
+def settings_table() -> str:
+    cells: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for cell in read("span")["cells"]:
+        cells[setting_of(cell)][cell["attack"]].append(cell)
+    rows = []
+    for setting, attacks in cells.items():
+        old, new = attacks.get("nl-sme", []), attacks.get("span-sme", [])
+        rows.append([
+            setting,
+            mean((cell["metrics"]["psnr"] for cell in old), 2),
+            mean((cell["metrics"]["psnr"] for cell in new), 2),
+            mean((cell["seconds"] for cell in old), 0),
+            mean((cell["seconds"] for cell in new), 0),
+            str((new or [{"notes": {}}])[0]["notes"].get("span", "-")),
+        ])  # fmt: skip
+    return markdown(["setting", "nl-sme dB", "span-sme dB", "nl-sme s", "span-sme s", "span"], rows)
+
+
+def ablation_table() -> str:
+    groups: dict[tuple[bool, bool], list[Row]] = defaultdict(list)
+    for cell in read("ablation")["cells"]:
+        settings = cell["settings"]
+        groups[bool(settings["trajectory"]), bool(settings["calibration"])].append(cell)
+    words = {True: "on", False: "off"}
+    rows = [
+        [words[trajectory], words[calibration], mean((c["metrics"]["psnr"] for c in cells), 2), str(len(cells))]
+        for (trajectory, calibration), cells in sorted(groups.items())
+    ]
+    return markdown(["trajectory", "calibration", "PSNR dB", "clients"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "main-table": main_table,
+    "gain-table": gain_table,
+    "settings-table": settings_table,
+    "ablation-table": ablation_table,
+}
+
+
+def render(text: str) -> str:
+    return MARK.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    stale = []
+    for page in PAGES:
+        old = page.read_text()
+        new = render(old)
+        if new != old:
+            stale.append(page.name)
+            if not check:
+                page.write_text(new)
+    if check and stale:
+        sys.exit(f"stale tables in {', '.join(stale)}: run python benchmarks/tables.py")
+
+
+if __name__ == "__main__":
+    main()
