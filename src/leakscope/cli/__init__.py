@@ -16,7 +16,7 @@ from leakscope.cli.display import console
 from leakscope.cli.doctor import doctor
 from leakscope.cli.lists import list_
 from leakscope.cli.recorded import attack, simulate
-from leakscope.cli.report import report
+from leakscope.cli.report import figure, report, serve
 from leakscope.errors import InputError
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (audit, simulate, attack, report, doctor):
+for verb in (audit, simulate, attack, report, figure, serve, doctor):
     app.command()(verb)
 app.command("list")(list_)
 app.add_typer(data, name="data")
