@@ -96,8 +96,8 @@ def gain_table() -> str:
             reached = next((s for s, psnr in new["curve"] if psnr >= old["metrics"]["psnr"]), None)
             gain = new["metrics"]["psnr"] - old["metrics"]["psnr"]
             rows.append([
-                NAMES[dataset], client, f"{old['metrics']['psnr']:.2f}", f"{new['metrics']['psnr']:.2f}", f"{gain:+.2f}",
-                f"{old['seconds']:.0f}", f"{new['seconds']:.0f}",
+                NAMES[dataset], client, f"{old['metrics']['psnr']:.2f}", f"{new['metrics']['psnr']:.2f}",
+                f"{gain:+.2f}", f"{old['seconds']:.0f}", f"{new['seconds']:.0f}",
                 "-" if reached is None else f"{100 * reached / old['seconds']:.0f} %",
             ])  # fmt: skip
     header = [

@@ -207,7 +207,7 @@ def _cell(
         "fuse": None,
         "matching": {"chosen": "mask" if "sparsify" in defense else "global", "why": "seen from the update"},
         "iterations": 300,
-        "notes": {"epsilon": 1.0, "delta": 1e-5} if "dpsgd" in defense else {},
+        "notes": {"dpsgd": {"nominal_epsilon": 1.0, "accounted_epsilon": 0.848}} if "dpsgd" in defense else {},
         "seconds": 41.7,
         "peak_memory_mb": 512.0,
         "history": _history(faithful),

@@ -87,12 +87,28 @@ def test_sparsification_is_blamed_only_where_it_leaks(hits: int, said: bool) -> 
 
 
 def test_epsilon_is_shown_and_never_merged() -> None:
-    found = advice.epsilon_is_apart([cell(hits=0, defense="dpsgd:epsilon=10", notes={"epsilon": 10.0})])
+    notes = {"dpsgd": {"nominal_epsilon": 10.0, "accounted_epsilon": 12.5, "assumption": "Poisson sampling"}}
+    found = advice.epsilon_is_apart([cell(hits=0, defense="dpsgd:epsilon=10", notes=notes)])
     assert found is not None
-    assert "epsilon up to 10" in found.why
+    assert "epsilon 12.5 accounted, 10 nominal" in found.why
     assert "weak" in found.why
+    assert "Poisson sampling" in found.why
     assert "Neither replaces the other" in found.why
     assert advice.epsilon_is_apart([cell()]) is None
+
+
+def test_a_strong_epsilon_is_not_called_weak_and_no_noise_is_no_guarantee() -> None:
+    strong = advice.epsilon_is_apart([cell(notes={"dpsgd": {"nominal_epsilon": 1.0}})])
+    assert "weak" not in (strong or Advice("", "weak")).why
+    none = advice.epsilon_is_apart([cell(notes={"dpsgd": {"nominal_epsilon": None}})])
+    assert "no guarantee" in (none or Advice("", "")).why
+
+
+def test_clipping_that_does_not_bind_is_told_from_clipping_a_cosine() -> None:
+    slack = cell(psnr=25.0, defense="clip:bound=4", notes={"clip": {"norm": 1.0, "binds": False}})
+    tight = cell(psnr=25.0, defense="clip:bound=4", notes={"clip": {"norm": 9.0, "binds": True}})
+    assert "nothing was clipped" in (advice.clipping_does_nothing([cell(psnr=25.0), slack]) or Advice("", "")).why
+    assert "direction" in (advice.clipping_does_nothing([cell(psnr=25.0), tight]) or Advice("", "")).why
 
 
 def test_an_expensive_defense_is_weighed() -> None:

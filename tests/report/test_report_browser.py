@@ -11,12 +11,14 @@ import pytest
 
 from browsing import DESKTOP, PHONE
 from leakscope.report import render
+from sample_run import write_run
 
 pytestmark = pytest.mark.browser
 
 SHARP = """() => [...document.images].filter((one) => one.offsetParent && one.src.startsWith("data:")).map((one) => ({
   natural: [one.naturalWidth, one.naturalHeight], shown: [one.clientWidth, one.clientHeight],
   rendering: getComputedStyle(one).imageRendering}))"""
+CARDS = "[...document.querySelectorAll('.three article, .trio')].map((one) => one.scrollWidth - one.clientWidth)"
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -42,6 +44,17 @@ def test_loads_clean_sharp_and_accessible(
         assert violations(seen.page) == []
         assert seen.complaints == []
         assert seen.asked_outside("file://") == []
+
+
+@pytest.mark.parametrize("size", [16, 64, 160])
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_images_of_every_size_fit(visit: Any, tmp_path: Path, size: int, viewport: dict[str, int]) -> None:
+    with visit(render(write_run(tmp_path / "run", n=3, size=size)).as_uri(), viewport=viewport) as seen:
+        assert seen.page.evaluate(OVERFLOW) <= 0
+        shown = seen.page.evaluate(SHARP)
+        assert max(seen.page.evaluate(CARDS)) <= 0
+        if size < 100:  # larger ones are shrunk where three do not fit
+            assert {image["shown"][0] / size for image in shown} <= {1, 2, 6}
 
 
 def test_the_first_screen_holds_verdict_images_assumptions_and_advice(visit: Any, matrix_page: str) -> None:

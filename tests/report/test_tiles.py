@@ -51,6 +51,11 @@ def test_pixels_are_enlarged_by_whole_factors(side: int, factor: int) -> None:
     assert Size(side, side).shown == (side * factor, side * factor)
 
 
+@pytest.mark.parametrize(("side", "kind"), [(28, ""), (32, ""), (64, "double"), (100, ""), (224, "large")])
+def test_how_three_fit_on_a_phone(side: int, kind: str) -> None:
+    assert Size(side, side).kind == kind
+
+
 @given(st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 60)), min_size=1, max_size=40), st.integers(1, 10**6))
 def test_the_budget_holds_unless_one_image_each_is_too_much(cells: list[tuple[int, int]], budget: int) -> None:
     costs, counts = zip(*cells, strict=True)

@@ -72,7 +72,7 @@ def span_sme(
     lr_t: float = 1e-3,
     lr_p: float = 1e-3,
     lambda_p: float = 1e-2,
-    tv: float = 0.003,
+    tv: float = 0.006,
     span: float = 3.0,
     margin: float = 0.3,
     lr_z: float = 1.0,

@@ -6,11 +6,13 @@ measured, what that means, and what to try next.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from leakscope.report.guarantee import guarantee_of
 from leakscope.verdict import Cell, Level, find, is_scored, number, severity
 
 SAME_DB = 0.5
@@ -96,11 +98,17 @@ def clipping_does_nothing(cells: Sequence[Cell]) -> Advice | None:
     if not pairs or len(same) < len(pairs):
         return None
     bare, clipped = max(same)
+    notes = [cell["notes"].get("clip") for cell in cells if cell["defense"].startswith("clip")]
+    slack = all(isinstance(note, Mapping) and note.get("binds") is False for note in notes)
+    reason = (
+        "The update was smaller than the bound, so nothing was clipped."
+        if slack
+        else "These attacks compare the direction of the update, which scaling it down leaves as it was."
+    )
     return Advice(
         "Do not count on clipping",
-        f"Clipping changed nothing here ({clipped:.1f} dB with it, {bare:.1f} dB without). These attacks "
-        "compare the "
-        "direction of the update, which scaling it down leaves as it was. Clipping only prepares for noise.",
+        f"Clipping changed nothing here ({clipped:.1f} dB with it, {bare:.1f} dB without). {reason} Clipping only "
+        "prepares for noise.",
     )
 
 
@@ -132,16 +140,16 @@ def noise_has_a_price(cells: Sequence[Cell]) -> Advice | None:
 
 
 def epsilon_is_apart(cells: Sequence[Cell]) -> Advice | None:
-    values = {number(cell["notes"].get("epsilon")) for cell in cells} - {None}
-    if not values:
+    found = [guarantee for cell in cells if (guarantee := guarantee_of(cell))]
+    if not found:
         return None
-    largest = max(value for value in values if value is not None)
-    weak = f" At {largest:g} the guarantee is weak." if largest > WEAK_EPSILON else ""
+    loosest = max(found, key=lambda guarantee: guarantee.epsilon or math.inf)
+    weak = " At that size the guarantee is weak." if (loosest.epsilon or math.inf) > WEAK_EPSILON else ""
+    basis = f" The accounting: {loosest.assumption}." if loosest.assumption else ""
     return Advice(
         "Keep epsilon and measured leakage apart",
-        f"DP-SGD ran with epsilon up to {largest:g}. Epsilon bounds every attack, also those not tried; "
-        "the level "
-        f"above is what these attacks reached. Neither replaces the other.{weak}",
+        f"DP-SGD ran with {loosest}.{weak} Epsilon bounds every attack, also those not tried; the level above is what "
+        f"these attacks reached. Neither replaces the other.{basis}",
     )
 
 
@@ -275,7 +283,9 @@ def _share(cells: Sequence[Cell]) -> float:
 
 def _price(cells: Sequence[Cell]) -> str:
     loss = _loss(cells)
-    return "" if loss is None else f" Its price is {100 * loss:.1f} points of test accuracy."
+    if loss is None:
+        return " What it costs in accuracy was not measured here."
+    return f" Its price is {100 * loss:.1f} points of test accuracy."
 
 
 def _against_undefended(cells: Sequence[Cell], defense: str) -> list[tuple[float, float]]:

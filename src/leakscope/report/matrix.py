@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from leakscope.report.advice import worst_level
+from leakscope.report.guarantee import Guarantee, guarantee_of
 from leakscope.report.reading import by_severity
 from leakscope.verdict import Cell, Level, find, is_scored, number, wilson
 
@@ -48,7 +49,7 @@ class Row:
     entries: tuple[Entry | None, ...]
     accuracy: float | None
     undefended: float | None
-    epsilon: float | None
+    guarantee: Guarantee | None
 
     @property
     def loss(self) -> float | None:
@@ -113,7 +114,7 @@ def _row(defense: str, cells: Sequence[Cell], attacks: Sequence[str]) -> Row:
         entries=tuple(_entry([cell for cell in cells if cell["attack"] == attack]) for attack in attacks),
         accuracy=_mean(cell["accuracy"].get("defended") for cell in cells),
         undefended=_mean(cell["accuracy"].get("undefended") for cell in cells),
-        epsilon=_mean(cell["notes"].get("epsilon") for cell in cells),
+        guarantee=next((found for cell in cells if (found := guarantee_of(cell))), None),
     )
 
 

@@ -158,10 +158,17 @@ def row(cell: Cell) -> dict[str, Any]:
         "matching": cell["matching"],
         "attack_repr": cell["attack_repr"],
         "client": cell["client"],
-        "notes": cell["notes"],
+        "notes": [f"{name}: {_in_words(note)}" for name, note in cell["notes"].items() if name != "defense"],
         "iterations": cell.get("iterations"),
         "w0": cell["w0"],
     }
+
+
+def _in_words(note: object) -> str:
+    """A note as text; the parts of a nested one behind each other."""
+    if isinstance(note, dict):
+        return ", ".join(f"{key} {_in_words(value)}" for key, value in note.items())
+    return f"{note:.4g}" if isinstance(note, float) else str(note)
 
 
 def missing_metrics(cells: Sequence[Cell]) -> dict[str, str]:

@@ -19,6 +19,8 @@ from leakscope.verdict import Cell, per_image, relative_scores
 
 TILE = 96
 """A tile is shown about this wide, in CSS pixels."""
+FITS = 104
+"""Three tiles of this width stand side by side on a phone."""
 MOSAIC = 4
 """A redacted image keeps this many blocks a side."""
 BUDGET = 10_000_000
@@ -43,6 +45,13 @@ class Size:
     @property
     def shown(self) -> tuple[int, int]:
         return self.width * self.factor, self.height * self.factor
+
+    @property
+    def kind(self) -> str:
+        """How the style sheet fits three of them on a phone: `double` ones at half, `large` ones shrunk."""
+        if max(self.shown) <= FITS:
+            return ""
+        return "double" if self.factor == 2 else "large"
 
 
 def size_of(images: Images) -> Size:

@@ -16,6 +16,7 @@
   function card(trio, cell, originals) {
     const item = byId("card").content.cloneNode(true).firstElementChild;
     const [tiles, caption] = item.firstElementChild.children;
+    if (cell.kind) tiles.classList.add(cell.kind);
     tiles.append(
       tile(originals[trio.number], "original", cell.width, cell.height),
       tile(trio.reconstruction, "reconstruction", cell.width, cell.height),
