@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
@@ -67,11 +68,9 @@ class Request:
         """The grid, after every problem of the request was looked for."""
         problems = list(self.problems())
         chosen, more = _gather(lambda: split_settings(self.settings, self.attacks))
-        defenses, worse = _gather(lambda: [str(parse_defense(text)) for text in self.defenses])
-        dataset, worst = _gather(lambda: data.load(self.dataset, root=self.data_root))
-        refuse([*problems, *more, *worse, *worst])
+        dataset, worse = _gather(lambda: data.load(self.dataset, root=self.data_root))
+        refuse([*problems, *more, *worse])
         assert chosen is not None
-        assert defenses is not None
         assert dataset is not None
         cells = [
             Cell(
@@ -101,7 +100,7 @@ class Request:
                 device=pick_device(self.device),
             )
             for seed in range(self.seed, self.seed + self.clients)
-            for defense in defenses
+            for defense in dict.fromkeys(str(parse_defense(text)) for text in self.defenses)
             for attack in self.attacks
         ]
         for cell in {(cell.seed, cell.defense): cell for cell in cells}.values():
@@ -140,8 +139,12 @@ class Request:
             lambda: LocalTraining(epochs=self.epochs, batch_size=self.batch_size or min(10, max(1, self.n)), lr=self.lr)
         )
         yield from found
+        for text in self.defenses:
+            yield from _gather(partial(parse_defense, text))[1]
+        if self.fuse:
+            yield from _gather(partial(parse_fusion, self.fuse))[1]
         if self.budget:
-            yield from _gather(lambda: parse_duration(str(self.budget)))[1]
+            yield from _gather(partial(parse_duration, self.budget))[1]
 
 
 @dataclass(frozen=True)

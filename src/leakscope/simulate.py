@@ -23,7 +23,7 @@ from leakscope.victims import MODELS, Victim, build_victim
 if TYPE_CHECKING:
     from leakscope.cell import Cell
 
-CANDIDATES = 200
+CANDIDATES = 1000
 """Held-out images among which an original must be the nearest to its reconstruction to count as identified."""
 
 

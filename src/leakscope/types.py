@@ -127,7 +127,7 @@ class Update:
         return {name: value / self.training.lr for name, value in self.delta.items()}
 
     def norm(self) -> float:
-        return math.sqrt(sum(float(value.double().square().sum()) for value in self.delta.values()))
+        return math.sqrt(sum(float(value.cpu().double().square().sum()) for value in self.delta.values()))
 
     def __repr__(self) -> str:
         size = sum(value.numel() for value in self.delta.values())

@@ -140,6 +140,7 @@ class Descent:
         try:
             while self.iteration < total:
                 if watch.stop():
+                    watch.keep(checkpoint)
                     status = "interrupted"
                     break
                 began = time.perf_counter()
