@@ -113,6 +113,11 @@ def is_scored(cell: Cell) -> bool:
     )
 
 
+def worst_level(cells: Sequence[Cell]) -> Level:
+    """The level of the worst scored cell, `unknown` where there is none."""
+    return max((find(cell).level for cell in cells if is_scored(cell)), key=severity, default="unknown")
+
+
 def severity(level: Level) -> int:
     """-1 for unknown, then 0 to 3.
 

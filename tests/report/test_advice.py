@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from leakscope.report import advice
-from leakscope.report.advice import RULES, Advice, advise, worst_level
+from leakscope.report.advice import RULES, Advice, advise
 from leakscope.report.reading import read_run, tidy
-from leakscope.verdict import Cell
+from leakscope.verdict import Cell, worst_level
 
 
 def cell(*, hits: int = 45, defense: str = "none", psnr: float = 25.0, **more: Any) -> Cell:
@@ -92,7 +92,7 @@ def test_epsilon_is_shown_and_never_merged() -> None:
     assert found is not None
     assert "epsilon 12.5 accounted, 10 nominal" in found.why
     assert "weak" in found.why
-    assert "Poisson sampling" in found.why
+    assert "Poisson sampling" in found.more
     assert "Neither replaces the other" in found.why
     assert advice.epsilon_is_apart([cell()]) is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -63,9 +64,10 @@ def test_the_first_screen_holds_verdict_images_assumptions_and_advice(visit: Any
             box = seen.page.get_by_role("heading", name=text).bounding_box()
             assert box is not None
             assert box["y"] + box["height"] < DESKTOP["height"]
-        third = seen.page.locator(".hero li").nth(2).bounding_box()
-        assert third is not None
-        assert third["y"] + third["height"] < DESKTOP["height"]
+        for article in seen.page.locator(".three article").all():
+            box = article.bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] < DESKTOP["height"]
 
 
 def test_another_cell_can_be_chosen(visit: Any, matrix_page: str) -> None:
@@ -99,6 +101,7 @@ def test_zoom_by_keyboard_keeps_pixels_square(visit: Any, matrix_page: str) -> N
         zoom = page.locator("#zoom")
         assert zoom.is_visible()
         name = page.locator("#zoom-title").inner_text()
+        assert re.match(r"identified \d+\.\d dB", page.locator("#zoom-caption").inner_text())
         width = page.locator("#zoom img").first.evaluate("one => one.clientWidth / one.naturalWidth")
         assert width >= 6
         assert width == int(width)
@@ -112,7 +115,9 @@ def test_zoom_by_keyboard_keeps_pixels_square(visit: Any, matrix_page: str) -> N
 
 
 def test_prints_to_pdf(visit: Any, matrix_page: str) -> None:
-    with visit(matrix_page) as seen:
+    with visit(matrix_page, viewport={"width": 718, "height": 1000}) as seen:  # A4 between its margins
+        seen.page.emulate_media(media="print")
+        assert seen.page.evaluate(OVERFLOW) <= 0
         document = seen.page.pdf(format="A4")
     assert document.startswith(b"%PDF")
     assert 2 <= document.count(b"/Type /Page\n") <= 12

@@ -45,15 +45,11 @@ def test_a_mosaic_of_an_image_smaller_than_its_blocks() -> None:
     assert mosaic(np.ones((1, 2, 3), np.float32)).tolist() == [[[255] * 3] * 2]
 
 
-@pytest.mark.parametrize(("side", "factor"), [(28, 3), (32, 3), (64, 2), (96, 1), (224, 1)])
+@pytest.mark.parametrize(("side", "factor"), [(28, 3), (32, 3), (48, 2), (64, 1), (104, 1), (224, 1)])
 def test_pixels_are_enlarged_by_whole_factors(side: int, factor: int) -> None:
     assert Size(side, side).factor == factor
     assert Size(side, side).shown == (side * factor, side * factor)
-
-
-@pytest.mark.parametrize(("side", "kind"), [(28, ""), (32, ""), (64, "double"), (100, ""), (224, "large")])
-def test_how_three_fit_on_a_phone(side: int, kind: str) -> None:
-    assert Size(side, side).kind == kind
+    assert Size(side, side).is_large == (side == 224)
 
 
 @given(st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 60)), min_size=1, max_size=40), st.integers(1, 10**6))

@@ -7,13 +7,12 @@ measured, what that means, and what to try next.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from leakscope.report.guarantee import guarantee_of
-from leakscope.verdict import Cell, Level, find, is_scored, number, severity
+from leakscope.verdict import Cell, find, is_scored, number, severity, worst_level
 
 SAME_DB = 0.5
 """Two PSNR values closer than this, in dB, are called the same."""
@@ -30,6 +29,8 @@ class Advice:
 
     title: str
     why: str
+    more: str = ""
+    """Details for the full list, left out on the first screen."""
 
 
 Rule = Callable[[Sequence[Cell]], Advice | None]
@@ -145,11 +146,11 @@ def epsilon_is_apart(cells: Sequence[Cell]) -> Advice | None:
         return None
     loosest = max(found, key=lambda guarantee: guarantee.epsilon or math.inf)
     weak = " At that size the guarantee is weak." if (loosest.epsilon or math.inf) > WEAK_EPSILON else ""
-    basis = f" The accounting: {loosest.assumption}." if loosest.assumption else ""
     return Advice(
         "Keep epsilon and measured leakage apart",
         f"DP-SGD ran with {loosest}.{weak} Epsilon bounds every attack, also those not tried; the level above is what "
-        f"these attacks reached. Neither replaces the other.{basis}",
+        "these attacks reached. Neither replaces the other.",
+        more=f"The accounting: {loosest.assumption}." if loosest.assumption else "",
     )
 
 
@@ -254,20 +255,13 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def worst_level(cells: Sequence[Cell]) -> Level:
-    """The level of the worst scored cell, `unknown` where there is none."""
-    return max((find(cell).level for cell in cells if is_scored(cell)), key=severity, default="unknown")
-
-
 def _defended(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if cell["defense"] != "none" and is_scored(cell)]
 
 
 def _by_defense(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    groups: dict[str, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        groups[cell["defense"]].append(cell)
-    return dict(groups)
+    names = dict.fromkeys(cell["defense"] for cell in cells)
+    return {name: [cell for cell in cells if cell["defense"] == name] for name in names}
 
 
 def _loss(cells: Sequence[Cell]) -> float | None:
@@ -292,15 +286,8 @@ def _against_undefended(cells: Sequence[Cell], defense: str) -> list[tuple[float
     """(PSNR without, PSNR with a defense) of the same attack on the same client."""
 
     def twin(cell: Cell) -> tuple[object, ...]:
-        client = cell["client"]
-        return (
-            cell["dataset"],
-            cell["model"],
-            cell["attack"],
-            client.get("seed"),
-            client.get("n"),
-            cell.get("round"),
-        )
+        client = (cell["client"].get(name) for name in ("seed", "n", "epochs"))
+        return (cell["dataset"], cell["model"], cell["attack"], cell.get("round"), *client)
 
     bare = {twin(cell): number(cell["metrics"].get("psnr")) for cell in cells if cell["defense"] == "none"}
     found = (

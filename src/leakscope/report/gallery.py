@@ -139,7 +139,7 @@ def _as_data(entry: Strip, *, client: str) -> dict[str, object]:
         "problem": entry.problem,
         "client": client,
         "guess": entry.guess,
-        "kind": entry.size.kind,
+        "large": entry.size.is_large,
         "width": entry.size.shown[0],
         "height": entry.size.shown[1],
         "trios": [

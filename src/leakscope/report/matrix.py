@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from leakscope.report.advice import worst_level
 from leakscope.report.guarantee import Guarantee, guarantee_of
 from leakscope.report.reading import by_severity
-from leakscope.verdict import Cell, Level, find, is_scored, number, wilson
+from leakscope.verdict import Cell, Level, find, is_scored, number, wilson, worst_level
 
 SHADES = 6
 """Steps of the colour scale, from nothing identified to all."""

@@ -17,10 +17,8 @@ from PIL import Image
 from leakscope.report.reading import Images
 from leakscope.verdict import Cell, per_image, relative_scores
 
-TILE = 96
-"""A tile is shown about this wide, in CSS pixels."""
-FITS = 104
-"""Three tiles of this width stand side by side on a phone."""
+TILE = 104
+"""Three tiles of this width, in CSS pixels, stand side by side on a phone."""
 MOSAIC = 4
 """A redacted image keeps this many blocks a side."""
 BUDGET = 10_000_000
@@ -40,18 +38,16 @@ class Size:
 
     @property
     def factor(self) -> int:
-        return max(1, round(TILE / max(self.width, self.height)))
+        return max(1, TILE // max(self.width, self.height))
 
     @property
     def shown(self) -> tuple[int, int]:
         return self.width * self.factor, self.height * self.factor
 
     @property
-    def kind(self) -> str:
-        """How the style sheet fits three of them on a phone: `double` ones at half, `large` ones shrunk."""
-        if max(self.shown) <= FITS:
-            return ""
-        return "double" if self.factor == 2 else "large"
+    def is_large(self) -> bool:
+        """Whether three of them have to be shrunk to fit: photographs rather than pixels to be told apart."""
+        return max(self.shown) > TILE
 
 
 def size_of(images: Images) -> Size:

@@ -16,7 +16,7 @@
   function card(trio, cell, originals) {
     const item = byId("card").content.cloneNode(true).firstElementChild;
     const [tiles, caption] = item.firstElementChild.children;
-    if (cell.kind) tiles.classList.add(cell.kind);
+    tiles.classList.toggle("large", cell.large);
     tiles.append(
       tile(originals[trio.number], "original", cell.width, cell.height),
       tile(trio.reconstruction, "reconstruction", cell.width, cell.height),
@@ -54,7 +54,7 @@
     const images = [...cards[at].querySelectorAll("img")];
     const size = images[0].naturalWidth, room = Math.min(innerWidth - 64, 1180);
     const fits = (count) => Math.floor(Math.min((room - 13 * (count - 1)) / count, innerHeight * 0.6) / size);
-    const factor = Math.max(1, fits(images.length) >= 3 ? fits(images.length) : fits(2));
+    const factor = Math.max(1, fits(images.length) >= 4 ? fits(images.length) : fits(2));
     byId("zoom-images").replaceChildren(...images.map((image) => {
       const figure = document.createElement("figure"), caption = document.createElement("figcaption"), copy = image.cloneNode();
       copy.width = image.naturalWidth * factor; copy.height = image.naturalHeight * factor;
@@ -64,7 +64,7 @@
     }));
     const text = cards[at].querySelector(".caption");
     byId("zoom-title").textContent = text.querySelector("b").textContent;
-    byId("zoom-caption").textContent = text.textContent.replace(/^\s*Image \d+\s*/, "").replace(/\s+/g, " ");
+    byId("zoom-caption").textContent = text.innerText.replace(/^\s*Image \d+\s*/, "").replace(/\s+/g, " ");
   }
 
   document.addEventListener("click", (event) => {
