@@ -61,7 +61,7 @@ def main_table() -> str:
                 continue
             said = paper[dataset].get(attack, {})
             row = [NAMES[dataset], f"`{attack}`", f"{said['psnr'][0]:.2f}" if said else "-"]
-            row += [mean((cell["metrics"]["psnr"] for cell in cells), 2)]
+            row += [mean((cell[kind]["psnr"] for cell in cells), 2) for kind in ("metrics", "baseline")]
             for metric in ("ssim", "fsim", "lpips", "l_sim"):
                 ours = mean((cell["metrics"][metric] for cell in cells), 3).split(" ")[0]
                 row.append(f"{ours} ({said[metric][0]:.3f})" if said else ours)
@@ -72,6 +72,7 @@ def main_table() -> str:
         "attack",
         "paper PSNR",
         "our PSNR",
+        "knowing nothing",
         "SSIM (paper)",
         "FSIM (paper)",
         "LPIPS (paper)",
