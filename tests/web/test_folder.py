@@ -65,8 +65,8 @@ def test_an_unfinished_run_goes_on_while_it_gives_signs_of_life(
     assert (overview.state, overview.done, overview.planned) == (state, 1, 2)
 
 
-def test_a_run_that_has_just_begun_waits(tmp_path: Path) -> None:
-    assert RunsFolder(tmp_path).overview("soon", working=True).state == "waiting"
+def test_a_run_that_has_just_begun_is_starting(tmp_path: Path) -> None:
+    assert RunsFolder(tmp_path).overview("soon", working=True).state == "starting"
 
 
 def test_a_broken_run_says_why_without_naming_the_place(tmp_path: Path) -> None:

@@ -74,6 +74,13 @@ def test_an_empty_form_has_sensible_defaults() -> None:
     assert form == Form(name="x", attacks=("sme",))
 
 
+@pytest.mark.parametrize(("iterations", "history"), [("10", 1), ("500", 10), ("100000", 50)])
+def test_about_fifty_pictures_are_shown(iterations: str, history: int) -> None:
+    form = read_form({"name": ["x"], "attack": ["sme"], "iterations": [iterations]})
+    assert form.history == history
+    assert form.request().history == history
+
+
 @pytest.mark.parametrize("defense", SUGGESTED_DEFENSES)
 def test_what_is_suggested_is_accepted(defense: str) -> None:
     assert read_form({"name": ["x"], "attack": ["sme"], "defense": [defense]}).request().cells()

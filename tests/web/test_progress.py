@@ -41,6 +41,7 @@ def test_each_cell_has_its_state(going: Path) -> None:
     assert [point[0] for point in active["points"]] == [0, 50, 100]
     assert (head["done"], head["planned"], head["workers"]) == (1, 3, 1)
     assert head["left"] == pytest.approx(20 + 30, rel=1e-3)
+    assert head["share"] == pytest.approx((1 + 1 / 3) / 3)
 
 
 def test_a_stopped_run_has_no_running_cell_and_no_time_left(going: Path) -> None:

@@ -14,7 +14,7 @@ from leakscope.report.page import readable_time, subject
 from leakscope.report.reading import ENDED, Run, read_run
 from leakscope.web.events import last_sign
 
-State = Literal["running", "finished", "stopped", "waiting", "broken"]
+State = Literal["running", "finished", "stopped", "starting", "broken"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 SILENT = 15.0
@@ -94,7 +94,7 @@ class RunsFolder:
             run = self.read(name)
         except InputError as error:
             problem = str(error.problems[0].found).replace(f"{self.path}{os.sep}", "")
-            state: State = "waiting" if working else "broken"
+            state: State = "starting" if working else "broken"
             return Overview(name, state, "unknown", "", "", "", 0, 0, _changed(self.path / name), problem)
         verdict = run.verdict
         return Overview(

@@ -92,6 +92,11 @@ class Form:
         default_factory=lambda: {name: number.default for name, number in NUMBERS.items()}
     )
 
+    @property
+    def history(self) -> int:
+        """Iterations between two looks: about fifty pictures and points of the curves, whatever the length."""
+        return max(1, min(50, int(self.numbers["iterations"] or 0) // 50))
+
     def options(self) -> list[str]:
         """The options of `leakscope audit`, without --out."""
         named = [("--dataset", self.dataset), ("--labels", self.labels), ("--mode", self.mode)]
@@ -113,6 +118,7 @@ class Form:
             mode=self.mode,
             attacks=self.attacks,
             defenses=self.defenses,
+            history=self.history,
             **numbers,  # type: ignore[arg-type]
         )
 

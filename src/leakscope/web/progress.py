@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,12 +30,17 @@ class Progress:
         try:
             run = self.folder.read(self.name)
         except InputError:
-            return {HEAD: {**overview.as_data(), "left": None, "workers": 0}}
+            return {HEAD: {**overview.as_data(), "left": None, "workers": 0, "share": 0.0}}
         records = {cell["key"]: cell for cell in run.cells}
         planned = [cell for cell in run.planned if cell["key"] not in records]
         running = overview.state == "running"
         cells = {cell["key"]: self._cell(run, cell, records, running=running) for cell in (*run.cells, *planned)}
-        head = {**overview.as_data(), "left": time_left(cells), "workers": len(_active(cells))}
+        head = {
+            **overview.as_data(),
+            "left": time_left(cells),
+            "workers": len(_active(cells)),
+            "share": share_done(cells),
+        }
         head.pop("changed")
         return {HEAD: head, **cells}
 
@@ -73,6 +79,15 @@ def time_left(cells: Mapping[str, Mapping[str, Any]]) -> float | None:
         return None
     waiting = sum(cell["iterations"] or 0 for cell in cells.values() if cell["status"] == "waiting")
     return float(max(cell["left"] for cell in active) + waiting / sum(speeds))
+
+
+def share_done(cells: Mapping[str, Mapping[str, Any]]) -> float:
+    """0 to 1, counting the iterations of cells that have begun."""
+    shares = [
+        1.0 if cell["status"] in ENDED else (cell["iteration"] or 0.0) / (cell["iterations"] or math.inf)
+        for cell in cells.values()
+    ]
+    return min(1.0, sum(shares) / len(shares)) if shares else 0.0
 
 
 def preview_version(run: Run, key: str) -> str | None:

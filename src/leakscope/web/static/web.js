@@ -141,9 +141,9 @@
     byId("head").className = `run-head level-${head.level}`;
     text("sentence", head.sentence);
     text("facts", [head.subject, head.created].filter(Boolean).join(" · "));
-    byId("overall").max = head.planned || 1; byId("overall").value = head.done;
-    text("overall-text", [`${head.done} of ${head.planned} cells`, head.state === "running" ? duration(head.left) : ""].filter(Boolean).join(", "));
-    const problem = head.state === "waiting" ? "" : head.problem || head.complaint;
+    byId("overall").value = head.share; byId("starting").hidden = head.state !== "starting";
+    text("overall-text", [head.planned ? `${head.done} of ${head.planned} cells` : "", head.state === "running" ? duration(head.left) : ""].filter(Boolean).join(", "));
+    const problem = head.state === "starting" ? "" : head.problem || head.complaint;
     text("problem", problem); byId("problem").hidden = !problem;
     byId("stop").hidden = !head.mine; byId("resume").hidden = !head.resumable;
     ["report", "download", "redacted"].forEach((id) => { byId(id).hidden = !head.sentence; });
