@@ -107,10 +107,11 @@ class Descent:
         self, attack: Attack, known: Known, labelling: Labelling | None, *, seed: int, state: Checkpoint | None
     ) -> None:
         self.attack, self.labelling = attack, labelling
-        self.know(known)
         self.declared = _declare(attack, known, seed)
+        self.know(known)
         self.v = {name: variable.start.clone() for name, variable in self.declared.items()}
-        self.optimiser = torch.optim.Adam([{"params": [self.v[n]], "lr": d.lr} for n, d in self.declared.items()])
+        groups = [{"params": [self.v[name]], "lr": declared.lr} for name, declared in self.declared.items()]
+        self.optimiser = torch.optim.Adam(groups, fused=True)  # one pass, no temporary copies
         self.iteration, self.seconds = 0, 0.0
         self.rows: list[dict[str, float]] = []
         self.memory: dict[str, Tensor] = {}
@@ -122,7 +123,8 @@ class Descent:
 
     def know(self, known: Known) -> None:
         self.known, attack = known, self.attack
-        self.objective = Objective(known, attack.images, attack.surrogate, attack.matching, attack.priors)
+        ridges = {name: declared.ridge for name, declared in self.declared.items() if declared.ridge}
+        self.objective = Objective(known, attack.images, attack.surrogate, attack.matching, attack.priors, ridges)
 
     def images(self) -> Tensor:
         """(N, C, H, W) in [0, 1]."""
@@ -168,6 +170,7 @@ class Descent:
             group["lr"] = declared.lr * factor
             self.v[name].grad = gradients[name]
         self.optimiser.step()
+        self.optimiser.zero_grad()
         with torch.no_grad():
             for name, declared in self.declared.items():
                 if declared.project is not None:
@@ -258,7 +261,7 @@ class Descent:
         if "p1" in self.v:
             seen["p1_distance"] = float(self.v["p1"].norm() / self.known.delta.norm())
         if "d" in self.v:
-            seen["d_distance"] = float((self.v["d"] - 1).abs().mean())
+            seen["d_distance"] = float(self.v["d"].abs().mean())
         return seen
 
     def _plateau(self) -> bool:

@@ -34,7 +34,7 @@ class Pixels:
             return x.copy_(torch.maximum(torch.minimum(x, high), low))
 
         noise = torch.randn(known.n, *known.shape, generator=generator)
-        return {"x": Variable(keep(noise.to(known.w0)), self.lr, keep)}
+        return {"x": Variable(keep(noise.to(known.w0)), self.lr, project=keep)}
 
     def decode(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
         return v["x"]

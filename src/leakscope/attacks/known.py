@@ -23,6 +23,8 @@ class Variable:
 
     start: Tensor
     lr: float
+    ridge: float = 0.0
+    """Weight of its squared norm in the objective: lambda_p of eq. 7, lambda_d of eq. 10."""
     project: Callable[[Tensor], object] | None = None
     """Brings the tensor back into its feasible set, in place, after every step."""
 

@@ -23,9 +23,6 @@ class Matching(Protocol):
     def distance(self, g: Tensor, known: Known) -> Tensor:
         """L_sim: 0 for parallel updates."""
 
-    def penalty(self, v: Variables, known: Known) -> Tensor:
-        """Its own regulariser, a scalar."""
-
 
 def cosine_distance(g: Tensor, target: Tensor) -> Tensor:
     """1 - <g, target> / (|g| |target|) over all coordinates."""
@@ -47,13 +44,13 @@ class Cosine:
     def distance(self, g: Tensor, known: Known) -> Tensor:
         return cosine_distance(g, known.delta)
 
-    def penalty(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
-        return known.delta.new_zeros(())
-
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated(Cosine):
-    """1 - cos(d * g, delta) with a learned d in R^p (eq. 9) held near one by lambda_d |d - 1|^2 (eq. 10)."""
+    """1 - cos(d * g, delta) with a learned d in R^p (eq. 9) held near one by lambda_d |d - 1|^2 (eq. 10).
+
+    The variable `d` holds d - 1, so that no calibration is exactly zero and R_d is its squared norm.
+    """
 
     lambda_d: float = 1e-5
     lr_d: float = 1e-3
@@ -61,21 +58,17 @@ class Calibrated(Cosine):
 
     def variables(self, known: Known) -> dict[str, Variable]:
         def keep(d: Tensor) -> Tensor:
-            return d.clamp_(1 / self.bound, self.bound)
+            return d.clamp_(1 / self.bound - 1, self.bound - 1)
 
-        return {"d": Variable(torch.ones_like(known.delta), self.lr_d, keep)}
+        return {"d": Variable(torch.zeros_like(known.delta), self.lr_d, ridge=self.lambda_d, project=keep)}
 
     def calibrate(self, v: Variables, g: Tensor) -> Tensor:
-        return v["d"] * g
-
-    def penalty(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
-        """lambda_d R_d, a sum of squares."""
-        return self.lambda_d * (v["d"] - 1).square().sum()
+        return torch.addcmul(g, v["d"], g)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wrapped:
-    """Another comparison for a matching that keeps its variables and its penalty."""
+    """Another comparison for a matching that keeps its variables."""
 
     inner: Matching
 
@@ -84,9 +77,6 @@ class Wrapped:
 
     def calibrate(self, v: Variables, g: Tensor) -> Tensor:
         return self.inner.calibrate(v, g)
-
-    def penalty(self, v: Variables, known: Known) -> Tensor:
-        return self.inner.penalty(v, known)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,9 +26,6 @@ class Surrogate(Protocol):
     def dummy(self, v: Variables, known: Known, gradient_at: GradientAt) -> Dummy:
         """The update that the dummy images would have caused."""
 
-    def penalty(self, v: Variables, known: Known) -> Tensor:
-        """Its own regulariser, a scalar."""
-
 
 def _unit_interval(t: Tensor) -> Tensor:
     return t.clamp_(0, 1)
@@ -44,9 +41,6 @@ class Start:
     def dummy(self, v: Variables, known: Known, gradient_at: GradientAt) -> Dummy:  # noqa: ARG002
         return gradient_at(known.w0)
 
-    def penalty(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
-        return known.w0.new_zeros(())
-
 
 @dataclass(frozen=True, kw_only=True)
 class Linear:
@@ -56,17 +50,14 @@ class Linear:
     lr_t: float = 1e-3
 
     def variables(self, known: Known) -> dict[str, Variable]:
-        return {"t": Variable(known.w0.new_tensor(self.t), self.lr_t, _unit_interval)}
+        return {"t": Variable(known.w0.new_tensor(self.t), self.lr_t, project=_unit_interval)}
 
     def state(self, v: Variables, known: Known) -> Tensor:
         """w_lin(t), (p,)."""
-        return known.w0 - v["t"] * known.delta
+        return torch.addcmul(known.w0, known.delta, -v["t"])
 
     def dummy(self, v: Variables, known: Known, gradient_at: GradientAt) -> Dummy:
         return gradient_at(self.state(v, known))
-
-    def penalty(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
-        return known.w0.new_zeros(())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +72,9 @@ class Bezier(Linear):
     lr_p: float = 1e-3
 
     def variables(self, known: Known) -> dict[str, Variable]:
-        return {**super().variables(known), "p1": Variable(torch.zeros_like(known.w0), self.lr_p)}
+        return {**super().variables(known), "p1": Variable(torch.zeros_like(known.w0), self.lr_p, ridge=self.lambda_p)}
 
     def state(self, v: Variables, known: Known) -> Tensor:
         """w_t of eq. 6, (p,)."""
         t = v["t"]
-        return super().state(v, known) + 2 * t * (1 - t) * v["p1"]
-
-    def penalty(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
-        """lambda_p R_p, a sum of squares."""
-        return self.lambda_p * v["p1"].square().sum()
+        return torch.addcmul(super().state(v, known), v["p1"], 2 * t * (1 - t))
