@@ -66,7 +66,7 @@ def test_unknown_kinds_and_formats(kind: str, name: str, said: str, small_run: P
 
 def test_a_tradeoff_needs_accuracy(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", n=3, accuracy=False)
-    with pytest.raises(InputError, match="leakscope compare"):
+    with pytest.raises(InputError, match="no test accuracy"):
         draw(folder, "tradeoff", tmp_path / "x.svg")
 
 

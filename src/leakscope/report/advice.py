@@ -60,9 +60,8 @@ def stop_sending(cells: Sequence[Cell]) -> Advice | None:
         return None
     return Advice(
         "Do not send this update to a server you do not trust with the images",
-        f"Undefended, the leakage is {bare}. Compare defenses on the same client: leakscope compare "
-        "--defense "
-        "dpsgd:epsilon=10,clip=1 --defense gaussian:std=0.1 --defense sparsify:rate=0.9.",
+        f"Undefended, the leakage is {bare}. Compare defenses on the same client: leakscope audit "
+        "--defense none --defense dpsgd:epsilon=10,clip=1 --defense gaussian:std=0.1 --defense sparsify:rate=0.9.",
     )
 
 

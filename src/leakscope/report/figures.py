@@ -127,8 +127,8 @@ def tradeoff(run: Run) -> Figure:
         raise InputError(
             Problem(
                 "this run has no test accuracy beside its leakage",
-                why="the price of a defense is only measured by `leakscope compare`",
-                fix="leakscope compare --defense ...",
+                why="the trade-off sets leakage against the price of a defense",
+                fix="choose another --kind, or a run whose cells record `accuracy`",
             )
         )
     figure = Figure(figsize=(COLUMN, 2.6), layout="constrained")
