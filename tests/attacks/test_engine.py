@@ -11,6 +11,7 @@ from leakscope.attacks.recipes import ig, nl_sme, sme
 from leakscope.attacks.surrogate import Bezier, Linear
 from leakscope.attacks.watch import Watch
 from leakscope.client import train
+from leakscope.defenses import parse_defense
 from leakscope.observation import observe
 from leakscope.types import Knowledge
 from scenes import tiny_client, tiny_observation
@@ -156,3 +157,27 @@ def test_train_mode_and_buffers_are_handled():
     client = tiny_client(model="resnet8", mode="train")
     found = short(nl_sme())(tiny_observation(client))
     assert bool(found.images.isfinite().all())
+
+
+def defended(client, text):
+    update = parse_defense(text).train(client, client.victim.weights(), seed=0)
+    return observe(
+        update,
+        client.victim,
+        knowledge=Knowledge(),
+        normalisation=client.batch.normalisation,
+        labels=client.batch.labels,
+    )
+
+
+@pytest.mark.parametrize("attack", [ig, sme, nl_sme])
+def test_clipping_that_does_not_bind_changes_no_bit(client, observation, attack):
+    assert torch.equal(short(attack())(defended(client, "clip:bound=100")).images, short(attack())(observation).images)
+
+
+def test_clipping_changes_no_attack_at_w0_and_moves_the_surrogate_elsewhere(client, observation):
+    clipped = defended(client, "clip:bound=0.001")
+    torch.testing.assert_close(short(ig())(clipped).images, short(ig())(observation).images, atol=1e-3, rtol=0)
+    far = tiny_client(epochs=5, lr=0.2)
+    pair = [short(sme())(defended(far, text)).images for text in ("none", "clip:bound=0.001")]
+    assert not torch.allclose(*pair, atol=1e-3)
