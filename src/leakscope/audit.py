@@ -62,6 +62,8 @@ class Request:
     schedule: str | None = None
     early_stop: float = 0.0
     budget: str | None = None
+    rounds: int = 0
+    federation: int = 5
     device: str = "auto"
 
     def cells(self) -> list[Cell]:
@@ -97,6 +99,8 @@ class Request:
                 schedule=self.schedule,
                 early_stop=self.early_stop,
                 budget=parse_duration(self.budget) if self.budget else None,
+                rounds=self.rounds,
+                federation=self.federation,
                 device=pick_device(self.device),
             )
             for seed in range(self.seed, self.seed + self.clients)

@@ -24,6 +24,7 @@ from leakscope.metrics import score
 from leakscope.metrics.l_sim_fl import l_sim_fl
 from leakscope.simulate import Scene, Truth, stage
 from leakscope.types import LabelKnowledge, LocalTraining, Reconstruction, Scores
+from leakscope.utility import accuracy_after
 
 
 class Cell(BaseModel):
@@ -58,6 +59,10 @@ class Cell(BaseModel):
     budget: float | None = None
     """Seconds; the number of iterations then follows from the machine, and the run cannot be repeated bit for bit."""
     device: str = "cpu"
+    rounds: int = 0
+    """FedAvg rounds after which test accuracy is measured, with and without the defense; 0 measures none."""
+    federation: int = 5
+    """Clients in each of those rounds."""
     update_file: str | None = None
     """A recorded update instead of a simulated client; `data_fingerprint` is then the hash of the file."""
     truth_file: str | None = None
@@ -104,7 +109,10 @@ def run_cell(
     found = attack(scene.observation, seed=cell.seed, device=cell.device, watch=watching(scene.truth), resume=resume)
     memory = peak_memory_mb(cell.device)
     scores = None if scene.truth is None else _score(scene, found, weights)
-    return Outcome(_record(cell, attack, scene, found, scores, memory), _pictures(scene.truth, found, scores))
+    record = _record(cell, attack, scene, found, scores, memory)
+    if cell.rounds:
+        record["accuracy"] = _price(cell, data_root)
+    return Outcome(record, _pictures(scene.truth, found, scores))
 
 
 def compose(cell: Cell) -> Attack:
@@ -122,6 +130,25 @@ def compose(cell: Cell) -> Attack:
         schedule=cell.schedule or attack.schedule,
         early_stop=cell.early_stop or attack.early_stop,
     )
+
+
+def _price(cell: Cell, data_root: Path | None) -> dict[str, float]:
+    """Test accuracy after the rounds, defended and undefended."""
+    found = {}
+    for name, defense in (("defended", cell.defense), ("undefended", "none")):
+        found[name] = accuracy_after(
+            cell.dataset,
+            data_root,
+            cell.model,
+            defense,
+            cell.w0,
+            cell.training,
+            n=cell.n,
+            seed=cell.seed,
+            rounds=cell.rounds,
+            clients=cell.federation,
+        )
+    return found
 
 
 def _score(scene: Scene, found: Reconstruction, weights: Path | None) -> Scores:

@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported:
 import typer
 
 from leakscope.cli.audit import audit
+from leakscope.cli.compare import compare
 from leakscope.cli.data import data
 from leakscope.cli.display import console
 from leakscope.cli.doctor import doctor
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (audit, simulate, attack, report, figure, serve, doctor):
+for verb in (audit, simulate, attack, compare, report, figure, serve, doctor):
     app.command()(verb)
 app.command("list")(list_)
 app.add_typer(data, name="data")

@@ -108,6 +108,7 @@ def table_of(result: AuditResult) -> Table:
         "SSIM",
         "LPIPS",
         "identified",
+        "accuracy",
         "seconds",
         "",
     ):
@@ -123,6 +124,7 @@ def table_of(result: AuditResult) -> Table:
             _number(metrics.get("ssim"), 3),
             _number(metrics.get("lpips"), 3),
             _number(metrics.get("identified"), 2),
+            _number((cell.get("accuracy") or {}).get("defended"), 3),
             _number(cell.get("seconds"), 0),
             "" if cell["status"] == "finished" else cell["status"],
         )

@@ -21,6 +21,8 @@ from rich.progress import (
 from leakscope.audit import Notice
 from leakscope.cell import Cell
 
+BARS = "▁▂▃▄▅▆▇█"
+
 console = Console(stderr=True)
 """Everything for people goes to stderr; stdout is for --json alone."""
 
@@ -32,13 +34,17 @@ class Display:
         self.progress = progress
         self.names = {cell.key: str(cell) for cell in cells}
         self.bars: dict[str, TaskID] = {}
+        self.curves: dict[str, list[float]] = {}
         self.whole = progress.add_task("all cells", total=len(cells), note="", visible=len(cells) > 1)
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind, key = event["event"], event["key"]
         if kind in ("start", "progress", "end"):
             bar = self._bar(key, event["iterations"])
-            self.progress.update(bar, completed=event["iteration"], note=_note(event))
+            curve = self.curves.setdefault(key, [])
+            if event.get("psnr") is not None and curve[-1:] != [event["psnr"]]:
+                curve.append(event["psnr"])
+            self.progress.update(bar, completed=event["iteration"], note=f"{_note(event)} {sparkline(curve)}")
         if kind in ("end", "failed"):
             self.progress.advance(self.whole)
             if len(self.names) > 1 and key in self.bars:
@@ -50,6 +56,18 @@ class Display:
         if key not in self.bars:
             self.bars[key] = self.progress.add_task(self.names.get(key, key), total=iterations, note="")
         return self.bars[key]
+
+
+def sparkline(values: list[float], *, width: int = 16) -> str:
+    """The last values as a row of bars.
+
+    >>> sparkline([1, 2, 3])
+    '▁▄█'
+    """
+    shown = values[-width:]
+    low, high = min(shown, default=0.0), max(shown, default=0.0)
+    scale = (len(BARS) - 1) / ((high - low) or 1.0)
+    return "".join(BARS[int((value - low) * scale)] for value in shown)
 
 
 def _note(event: dict[str, Any]) -> str:

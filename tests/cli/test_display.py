@@ -1,0 +1,16 @@
+"""What a person sees while cells run."""
+
+import doctest
+
+import pytest
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def test_sparklines_rise_and_fall():
+    from leakscope.cli import display
+
+    assert doctest.testmod(display).failed == 0
+    assert display.sparkline([]) == ""
+    assert display.sparkline([5.0, 5.0]) == "▁▁"
+    assert len(display.sparkline(list(range(40)))) == 16
