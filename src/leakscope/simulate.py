@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +90,7 @@ def recorded_scene(cell: Cell) -> Scene:
     recorded = read_update(path)
     victim = build_victim(cell.model, shape=recorded.shape, classes=recorded.classes)
     check_update(recorded.update, victim)
+    update = in_order(recorded.update, victim)
     normalisation = recorded.normalisation or guess(recorded.shape[0])
     truth, labels = None, recorded.labels
     if cell.truth_file:
@@ -104,7 +105,7 @@ def recorded_scene(cell: Cell) -> Scene:
             )
         )
     observation = observe(
-        recorded.update,
+        update,
         victim,
         knowledge=Knowledge(
             labels=cell.labels, normalisation=recorded.normalisation is not None, auxiliary=cell.auxiliary
@@ -113,7 +114,16 @@ def recorded_scene(cell: Cell) -> Scene:
         labels=labels,
         declared_defense=recorded.defense,
     )
-    return Scene(observation, truth, recorded.update)
+    return Scene(observation, truth, update)
+
+
+def in_order(update: Update, victim: Victim) -> Update:
+    """Tensors in the model's own order: files sort them by name, and sums depend on the order in the last digit."""
+    return replace(
+        update,
+        w0={name: update.w0[name] for name in victim.sizes},
+        delta={name: update.delta[name] for name in victim.sizes},
+    )
 
 
 def recorded_model(named: str | None, hint: str) -> str:

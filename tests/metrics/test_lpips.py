@@ -17,7 +17,7 @@ real_weights = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE
 # The lpips package 0.1.4 with the same weights; 32-pixel images were enlarged for AlexNet as the docstring says.
 FROZEN: dict[tuple[Backbone, int], tuple[float, float, float]] = {
     ("vgg", 64): (0.3532, 0.2357, 0.6565),
-    ("vgg", 32): (0.3546, 0.3425, 0.5676),
+    ("vgg", 32): (0.4030, 0.3290, 0.6333),  # enlarged to 64 first
     ("alex", 64): (0.3739, 0.3131, 0.4245),
     ("alex", 32): (0.3611, 0.2818, 0.3846),
 }
