@@ -24,6 +24,7 @@ from leakscope.audit import Request, run_cells
 from leakscope.cell import Cell
 from leakscope.cli.display import showing
 from leakscope.runs.atomic import write_json
+from leakscope.runs.store import DONE
 
 WRITERS = ("25", "27", "29", "30", "40")
 """FEMNIST writers with at least 40 different characters among their first 50 samples."""
@@ -127,7 +128,7 @@ def main() -> None:
             notice=notice,
         )
     records = {record["key"]: record for record in done.result["cells"]}
-    rows = [brief(records[cell.key], cell) for cell in cells if cell.key in records]
+    rows = [brief(records[cell.key], cell) for cell in cells if records.get(cell.key, {}).get("status") in DONE]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
