@@ -14,7 +14,7 @@ from leakscope.metrics.pairs import UnavailableError
 
 real_weights = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no folder with LPIPS weights")
 
-# The lpips package 0.1.4 with the same weights on images enlarged as the docstring says; VGG at 32 pixels is our own value.
+# The lpips package 0.1.4 with the same weights, on images enlarged as the docstring says; VGG at 32 is our own value.
 FROZEN: dict[tuple[Backbone, int], tuple[float, float, float]] = {
     ("vgg", 64): (0.3532, 0.2357, 0.6565),
     ("vgg", 32): (0.4030, 0.3290, 0.6333),  # enlarged to 64 first
