@@ -15,6 +15,7 @@ from leakscope.cli.compare import compare
 from leakscope.cli.data import data
 from leakscope.cli.display import console
 from leakscope.cli.doctor import doctor
+from leakscope.cli.gate import gate
 from leakscope.cli.lists import list_
 from leakscope.cli.recorded import attack, simulate
 from leakscope.cli.report import figure, report, serve
@@ -27,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (audit, simulate, attack, compare, report, figure, serve, doctor):
+for verb in (audit, simulate, attack, compare, report, figure, serve, gate, doctor):
     app.command()(verb)
 app.command("list")(list_)
 app.add_typer(data, name="data")

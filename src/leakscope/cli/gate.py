@@ -1,0 +1,31 @@
+"""`leakscope gate`: exit code 0 where a run leaks no more than is allowed, 1 where it does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leakscope.cli import options as o
+from leakscope.cli.display import console
+from leakscope.gate import read_result, rule, write_junit
+
+
+def gate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
+    max_level: Annotated[str, typer.Option("--max-level", help="none | low | medium | high")] = "low",
+    junit: Annotated[Path | None, typer.Option("--junit", help="JUnit file [RUN/junit.xml]")] = None,
+    json_: o.Json = False,
+) -> None:
+    """Pass or fail a deployment by what a run leaked."""
+    result = read_result(run)
+    ruling = rule(result, max_level=max_level)
+    write_junit(junit or run / "junit.xml", result, max_level=max_level)
+    if json_:
+        print(json.dumps(asdict(ruling)))
+    word = "[green]PASS[/green]" if ruling.passed else "[red]FAIL[/red]"
+    console.print(f"{word}  {ruling.reason}", highlight=False)
+    raise typer.Exit(0 if ruling.passed else 1)
