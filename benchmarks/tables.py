@@ -65,7 +65,7 @@ def main_table() -> str:
             for metric in ("ssim", "fsim", "lpips", "l_sim"):
                 ours = mean((cell["metrics"][metric] for cell in cells), 3).split(" ")[0]
                 row.append(f"{ours} ({said[metric][0]:.3f})" if said else ours)
-            row += [mean((cell["seconds"] for cell in cells), 0).split(" ")[0], str(len(cells))]
+            row += [str(cells[0]["iterations"]), str(len(cells))]
             rows.append(row)
     header = [
         "data",
@@ -78,7 +78,7 @@ def main_table() -> str:
         "LPIPS (paper)",
         "L_sim (paper)",
     ]
-    return markdown([*header, "seconds", "clients"], rows)
+    return markdown([*header, "iterations", "clients"], rows)
 
 
 def gain_table() -> str:
@@ -94,23 +94,16 @@ def gain_table() -> str:
             if not {"nl-sme", "span-sme"} <= cells.keys():
                 continue
             old, new = cells["nl-sme"], cells["span-sme"]
-            reached = next((s for s, psnr in new["curve"] if psnr >= old["metrics"]["psnr"]), None)
+            per_row = new["iterations"] / len(new["curve"])
+            reached = next((k for k, (_, psnr) in enumerate(new["curve"], 1) if psnr >= old["metrics"]["psnr"]), None)
             gain = new["metrics"]["psnr"] - old["metrics"]["psnr"]
             rows.append([
                 NAMES[dataset], client, f"{old['metrics']['psnr']:.2f}", f"{new['metrics']['psnr']:.2f}",
-                f"{gain:+.2f}", f"{old['seconds']:.0f}", f"{new['seconds']:.0f}",
-                "-" if reached is None else f"{100 * reached / old['seconds']:.0f} %",
+                f"{gain:+.2f}", str(old["iterations"]), str(new["iterations"]),
+                "-" if reached is None else f"{reached * per_row:.0f}",
             ])  # fmt: skip
-    header = [
-        "data",
-        "client",
-        "nl-sme dB",
-        "span-sme dB",
-        "gain dB",
-        "nl-sme s",
-        "span-sme s",
-        "its PSNR reached",
-    ]
+    header = ["data", "client", "nl-sme dB", "span-sme dB", "gain dB", "nl-sme iterations", "span-sme iterations"]
+    header.append("nl-sme's PSNR reached by")
     return markdown(header, rows)
 
 
@@ -132,11 +125,9 @@ def settings_table() -> str:
             setting,
             mean((cell["metrics"]["psnr"] for cell in old), 2),
             mean((cell["metrics"]["psnr"] for cell in new), 2),
-            mean((cell["seconds"] for cell in old), 0),
-            mean((cell["seconds"] for cell in new), 0),
             str((new or [{"notes": {}}])[0]["notes"].get("span", "-")),
         ])  # fmt: skip
-    return markdown(["setting", "nl-sme dB", "span-sme dB", "nl-sme s", "span-sme s", "span"], rows)
+    return markdown(["setting", "nl-sme dB", "span-sme dB", "span"], rows)
 
 
 def ablation_table() -> str:
