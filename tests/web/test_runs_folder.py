@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,12 +56,12 @@ def test_a_finished_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("age", "worker", "state"),
-    [(1, gone(), "running"), (60, os.getpid(), "running"), (60, gone(), "stopped"), (3600, os.getpid(), "stopped")],
+    [(1, gone, "running"), (60, os.getpid, "running"), (60, gone, "stopped"), (3600, os.getpid, "stopped")],
 )
 def test_an_unfinished_run_goes_on_while_it_gives_signs_of_life(
-    tmp_path: Path, age: float, worker: int, state: str
+    tmp_path: Path, age: float, worker: Callable[[], int], state: str
 ) -> None:
-    unfinished(tmp_path / "a", age=age, worker=worker)
+    unfinished(tmp_path / "a", age=age, worker=worker())
     overview = RunsFolder(tmp_path).overview("a", working=False)
     assert (overview.state, overview.done, overview.planned) == (state, 1, 2)
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from leakscope.attacks.known import Dummy, Known, Variable, Variables
-from leakscope.attacks.reliability import ZEROS, zeros
 from leakscope.attacks.surrogate import Bezier, Linear
 from leakscope.attacks.transformers import has_layer_norm
 from leakscope.attacks.unmix import Unmix
@@ -87,8 +86,8 @@ class FollowSpan:
     def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
         if known.feature_layer is None:
             return attack, known, {"span": "not used: the model has no fully connected layer on image vectors"}
-        seen = known.split(known.delta)[f"{known.feature_layer}.weight"]
-        _, sizes, rows = torch.linalg.svd(seen.double(), full_matrices=False)
+        target = known.split(known.constants.get("target", known.delta))[f"{known.feature_layer}.weight"]
+        _, sizes, rows = torch.linalg.svd(target.double(), full_matrices=False)
         exact = (
             len(sizes) > known.n and sees_raw_image(known) and float(sizes[known.n] / sizes[known.n - 1]) < EXACT_GAP
         )
@@ -101,8 +100,7 @@ class FollowSpan:
                 {"span": f"exact, rank {rank}, in the update of {known.feature_layer}"},
             )
         tail = float(sizes[rank:].square().sum() / sizes.square().sum())
-        trust = 0.0 if zeros(seen) > ZEROS else min(1.0, TRUSTED_TAIL / max(tail, 1e-30))
-        weight = self.weight * trust
+        weight = self.weight * min(1.0, TRUSTED_TAIL / max(tail, 1e-30))
         prior = FeatureSpan(weight=weight, fade=self.fade)
         note = f"prior of weight {weight:.3g}, rank {rank}, {100 * tail:.2g} % of {known.feature_layer} outside"
         return replace(attack, priors=(*attack.priors, prior)), known, {"span": note}
