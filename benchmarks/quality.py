@@ -6,7 +6,7 @@
     python benchmarks/quality.py defenses      the paper's defenses on FEMNIST
 
 Needs LEAKSCOPE_DATA (and LEAKSCOPE_WEIGHTS for LPIPS). Writes results/<suite>.json; a run that was broken off goes on.
-Defaults were chosen on FEMNIST writers 1, 2, 7, 15 and 23 and on other CIFAR-100 draws.
+Defaults were chosen on FEMNIST writers 1, 2 and 7 and on other CIFAR-100 draws; docs/paper.md names one exception.
 """
 
 from __future__ import annotations
