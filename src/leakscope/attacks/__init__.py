@@ -33,7 +33,7 @@ ATTACKS: dict[str, AttackInfo] = {
     "span-sme": AttackInfo(recipes.span_sme, "leakscope, docs/span-sme.md", _USUAL, "1.1x, a third of the iterations"),
 }
 
-MATCHINGS = ("auto", "global", "mask", "layerwise")
+MATCHINGS = ("auto", "global", "mask", "layerwise", "adaptive")
 
 
 def build_attack(name: str, settings: Mapping[str, object], *, matching: str = "global") -> Attack:

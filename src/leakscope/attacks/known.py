@@ -61,6 +61,7 @@ class Known:
     classes: int
     training: LocalTraining
     normalisation: Normalisation
+    declared_defense: str
     tape: dict[str, Tensor]
     feature_layer: str | None
     """Name of the first fully connected layer in the order of the forward pass."""
@@ -84,6 +85,7 @@ class Known:
             classes=observation.victim.classes,
             training=observation.training,
             normalisation=observation.normalisation,
+            declared_defense=observation.declared_defense,
             tape=tape,
             feature_layer=_tap_first_linear(module, observation.victim.shape, tape),
         )

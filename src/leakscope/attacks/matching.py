@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from leakscope.attacks.known import Known, Variable, Variables
+from leakscope.defenses import Imitable
 
 
 class Matching(Protocol):
@@ -86,6 +87,19 @@ class Masked(Wrapped):
     def distance(self, g: Tensor, known: Known) -> Tensor:
         keep = known.constants["mask"]
         return cosine_distance(keep * g, keep * known.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imitating(Wrapped):
+    """1 - cos(D(g), delta): the dummy update goes through the defense D that the client declared."""
+
+    defenses: tuple[Imitable, ...]
+
+    def distance(self, g: Tensor, known: Known) -> Tensor:
+        dummy, seen = known.split(g), known.split(known.delta)
+        for defense in self.defenses:
+            dummy = defense.imitate(dummy, seen)
+        return cosine_distance(torch.cat([value.reshape(-1) for value in dummy.values()]), known.delta)
 
 
 @dataclass(frozen=True, kw_only=True)

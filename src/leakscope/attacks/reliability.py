@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from leakscope.attacks.known import Known
-from leakscope.attacks.matching import Layerwise, Masked
+from leakscope.attacks.matching import Imitating, Layerwise, Masked
 from leakscope.attacks.surrogate import Bezier, Linear
+from leakscope.defenses import Imitable, parse_defense
 
 if TYPE_CHECKING:
     from leakscope.attacks.engine import Attack
@@ -33,9 +34,9 @@ Adapted = tuple["Attack", Known, Mapping[str, object]]
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """`auto` looks at the update; `mask` and `layerwise` are used without looking."""
+    """`auto` looks at the update, `adaptive` at the declared defense; the others are used without looking."""
 
-    mode: Literal["auto", "mask", "layerwise"] = "auto"
+    mode: Literal["auto", "mask", "layerwise", "adaptive"] = "auto"
 
     def __call__(self, attack: Attack, known: Known) -> Adapted:
         if self.mode != "auto":
@@ -79,7 +80,21 @@ def layerwise(attack: Attack, known: Known, why: str) -> Adapted:
     return replace(attack, matching=Layerwise(inner=attack.matching)), known, {"matching": note}
 
 
-CHOICES: dict[str, Callable[[Attack, Known, str], Adapted]] = {"mask": mask, "layerwise": layerwise}
+def adaptive(attack: Attack, known: Known, why: str) -> Adapted:
+    """L_adaptive = 1 - cos(D(g), delta) with the declared defense D, where D can be applied to a dummy update."""
+    defenses = tuple(part for part in parse_defense(known.declared_defense).parts if isinstance(part, Imitable))
+    if not defenses:
+        return choose(attack, known)
+    why = f"{why}: {known.declared_defense} was declared, and the dummy update goes through it"
+    attack = replace(attack, matching=Imitating(inner=attack.matching, defenses=defenses))
+    return attack, known, {"matching": {"chosen": "adaptive", "why": why}}
+
+
+CHOICES: dict[str, Callable[[Attack, Known, str], Adapted]] = {
+    "mask": mask,
+    "layerwise": layerwise,
+    "adaptive": adaptive,
+}
 
 
 def zeros(value: Tensor) -> float:

@@ -36,7 +36,7 @@ Attacks = Annotated[
 ]
 Settings = Annotated[list[str] | None, _option("--set", help="a part of an attack: nl-sme.lambda_p=0.01", panel=ATTACK)]
 Labels = Annotated[str, _option("--labels", help="known | counts | recovered | none", panel=ATTACK)]
-Matching = Annotated[str, _option("--matching", help="auto | global | mask | layerwise", panel=ATTACK)]
+Matching = Annotated[str, _option("--matching", help="auto | global | mask | layerwise | adaptive", panel=ATTACK)]
 Iterations = Annotated[int | None, _option("--iterations", help="steps of the attack [its own]", panel=ATTACK)]
 History = Annotated[int, _option("--history", help="a history row every so many iterations", panel=ATTACK)]
 Restarts = Annotated[int, _option("--restarts", help="independent starts, best by objective", panel=ATTACK)]

@@ -6,7 +6,7 @@ A defense is named by an option string, `sparsify:rate=0.9`; `+` applies several
 
 from __future__ import annotations
 
-from leakscope.defenses.base import Defense, TrainingDefense, Unit
+from leakscope.defenses.base import Defense, Imitable, TrainingDefense, Unit
 from leakscope.defenses.censor import Censor
 from leakscope.defenses.clip import Clip
 from leakscope.defenses.dpsgd import DPSGD
@@ -27,6 +27,7 @@ __all__ = [
     "Defense",
     "DualPrune",
     "Gaussian",
+    "Imitable",
     "Outpost",
     "Pipeline",
     "Quantize",

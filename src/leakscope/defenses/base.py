@@ -50,6 +50,17 @@ class TrainingDefense(Protocol):
         """The update with what must be said about it in its notes."""
 
 
+@runtime_checkable
+class Imitable(Protocol):
+    """A defense that an attacker who was told of it can apply to the dummy update as well."""
+
+    def imitate(self, dummy: Weights, seen: Weights) -> dict[str, Tensor]:
+        """The dummy update as the defense would have sent it, differentiable or straight through.
+
+        `seen` is the visible update, whose zeros tell what was suppressed.
+        """
+
+
 class PostTraining:
     """A transform that works on every model."""
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from leakscope.client import Client
 from leakscope.defenses.base import SCOPES, PostTraining, changed, outside, share
 from leakscope.errors import Problem, refuse
-from leakscope.types import Update
+from leakscope.types import Update, Weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,10 @@ class DualPrune(PostTraining):
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """Keep the middle of the ranking."""
         return changed(update, SCOPES[self.scope](update.delta, self._keep))
+
+    def imitate(self, dummy: Weights, seen: Weights) -> dict[str, Tensor]:
+        """The middle of the dummy update's own ranking; the choice of entries has no gradient."""
+        return SCOPES[self.scope](dummy, self._keep)
 
     def _keep(self, magnitude: Tensor) -> Tensor:
         size = magnitude.numel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from leakscope.client import Client
 from leakscope.defenses.base import PostTraining, changed, outside
 from leakscope.errors import refuse
-from leakscope.types import Update, stream
+from leakscope.types import Update, Weights, stream
 
 FULL = 32
 """Bits from which on nothing is rounded."""
@@ -36,6 +36,12 @@ class Quantize(PostTraining):
         """Round every tensor to its own levels."""
         generator = stream(seed, "quantize defense")
         return changed(update, {name: self._round(value, generator) for name, value in update.delta.items()})
+
+    def imitate(self, dummy: Weights, seen: Weights) -> dict[str, Tensor]:
+        """Rounded to the nearest level in the forward pass, untouched in the backward pass."""
+        nearest, unused = replace(self, rounding="nearest"), stream(0, "quantize defense")
+        rounded = {name: nearest._round(value.detach(), unused) for name, value in dummy.items()}
+        return {name: value + (rounded[name] - value.detach()) for name, value in dummy.items()}
 
     def _round(self, value: Tensor, generator: torch.Generator) -> Tensor:
         if self.bits >= FULL:

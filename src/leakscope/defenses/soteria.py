@@ -61,6 +61,13 @@ class Soteria:
         notes = {"soteria": {"layer": head.name, "features": len(scores), "pruned": len(cut)}}
         return changed(update, {**update.delta, head.weight: columns}, notes)
 
+    def imitate(self, dummy: Weights, seen: Weights) -> dict[str, Tensor]:
+        """Without the columns that the visible update lacks: its zeros give the mask away."""
+        matrices = {name for name, value in dummy.items() if value.dim() == 2}
+        return {
+            name: value * seen[name].ne(0).any(dim=0) if name in matrices else value for name, value in dummy.items()
+        }
+
     def _head(self, victim: Victim) -> Head:
         return find_layer(victim, self.layer) if self.layer else find_head(victim)
 

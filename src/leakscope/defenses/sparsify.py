@@ -11,7 +11,7 @@ from torch import Tensor
 from leakscope.client import Client
 from leakscope.defenses.base import SCOPES, PostTraining, changed, outside, share
 from leakscope.errors import refuse
-from leakscope.types import Update
+from leakscope.types import Update, Weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,10 @@ class Sparsify(PostTraining):
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """Keep the largest 1 - rate of the entries."""
         return changed(update, SCOPES[self.scope](update.delta, self.keep))
+
+    def imitate(self, dummy: Weights, seen: Weights) -> dict[str, Tensor]:
+        """The largest entries of the dummy update; the choice of entries has no gradient."""
+        return SCOPES[self.scope](dummy, self.keep)
 
     def keep(self, magnitude: Tensor) -> Tensor:
         """The mask of what stays, for flat magnitudes."""
