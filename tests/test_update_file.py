@@ -1,6 +1,7 @@
 """The update file."""
 
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -48,6 +49,15 @@ def test_what_is_written_is_read(recorded, tmp_path):
     )
     assert again.normalisation == recorded.normalisation
     assert again.round == 3
+
+
+def test_the_guarantee_and_the_client_are_told_and_nothing_else_that_a_defense_noted(recorded, tmp_path):
+    notes = {"dpsgd": {"accounted_epsilon": 3.5}, "censor": {"loss_before": 0.1}}
+    path = tmp_path / "a.update.safetensors"
+    write_update(path, replace(recorded, update=replace(recorded.update, notes=notes), client="7"))
+    again = read_update(path)
+    assert again.update.notes == {"dpsgd": {"accounted_epsilon": 3.5}}
+    assert again.client == "7"
 
 
 def broken(path, kind, recorded):

@@ -67,6 +67,8 @@ class Cell(BaseModel):
     """A recorded update instead of a simulated client; `data_fingerprint` is then the hash of the file."""
     truth_file: str | None = None
     round: int | None = None
+    client: str | None = None
+    """Which client a recorded update came from; simulated clients are told apart by their seed."""
 
     @property
     def key(self) -> str:
@@ -168,6 +170,8 @@ def _record(
     client = {**asdict(seen.training), "n": seen.n, "seed": cell.seed, "steps": seen.training.steps(seen.n)}
     if scene.truth is not None and scene.truth.batch.writer is not None:
         client["writer"] = scene.truth.batch.writer
+    if cell.client is not None:
+        client["id"] = cell.client
     notes = {**scene.update.notes, **{k: v for k, v in found.notes.items() if k != "matching"}}
     if scene.truth is not None and scene.truth.batch.labels.dim() == 1:
         classes = seen.victim.classes

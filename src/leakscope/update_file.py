@@ -19,6 +19,8 @@ from leakscope.types import LocalTraining, Normalisation, Update, Weights
 
 FORMAT = 1
 HEADER = "leakscope"
+PUBLIC_NOTES = ("dpsgd", "sent_as")
+"""What may be said beside an update: a guarantee is public, what else a defense noted stays with the client."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class RecordedUpdate:
     producer: str
     loss: str = "cross_entropy"
     round: int | None = None
+    client: str | None = None
+    """Which client it was, in the producer's own words: a partition, a node, a seed."""
 
 
 def write_update(path: Path, recorded: RecordedUpdate) -> None:
@@ -58,6 +62,8 @@ def write_update(path: Path, recorded: RecordedUpdate) -> None:
         "defense": recorded.defense,
         "producer": recorded.producer,
         "round": recorded.round,
+        "client": recorded.client,
+        "notes": {name: update.notes[name] for name in PUBLIC_NOTES if name in update.notes},
     }
     with writing(path) as aside:
         save_file(
@@ -87,6 +93,7 @@ def read_update(path: Path) -> RecordedUpdate:
             training=LocalTraining(**header["training"]),
             n=int(header["n"]),
             buffers=groups["buffers"],
+            notes=header.get("notes") or {},
         ),
         model=str(header["model"]),
         shape=(int(header["shape"][0]), int(header["shape"][1]), int(header["shape"][2])),
@@ -99,6 +106,7 @@ def read_update(path: Path) -> RecordedUpdate:
         producer=str(header.get("producer", "unknown")),
         loss=str(header.get("loss", "cross_entropy")),
         round=header.get("round"),
+        client=header.get("client"),
     )
 
 
