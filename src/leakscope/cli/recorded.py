@@ -29,6 +29,7 @@ RECORDED = {name: o.CLIENT_OPTIONS[name] for name in ("model", "seed")}
 def simulate(
     given: o.Given,
     out: Annotated[Path, typer.Argument(help="where to write NAME.update.safetensors")],
+    round_: Annotated[int | None, typer.Option("--round", help="the round that the file says it is from")] = None,
 ) -> None:
     """Train a client and write its update file, and apart from it the private truth file for scoring."""
     request = o.request(given, device="cpu")
@@ -53,7 +54,7 @@ def simulate(
             defense=cell.defense,
             producer=f"leakscope {__version__} simulate",
             round=round_,
-            client=str(seed),
+            client=str(request.seed),
         ),
     )
     batch = scene.truth.batch
