@@ -62,10 +62,12 @@ def train(
     client.victim.module.train(settings.mode == "train")
     states = [dict(w)] if record else []
     try:
-        for chosen in order or batches(len(batch), settings, seed=client.seed):
-            w = step(w, gradients(client.victim, w, buffers, x[chosen], y[chosen]))
-            if record:
-                states.append(dict(w))
+        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
+            torch.manual_seed(client.seed)
+            for chosen in order or batches(len(batch), settings, seed=client.seed):
+                w = step(w, gradients(client.victim, w, buffers, x[chosen], y[chosen]))
+                if record:
+                    states.append(dict(w))
     finally:
         client.victim.module.eval()
     delta = {name: w0[name].detach().to(device) - value for name, value in w.items()}
@@ -87,10 +89,11 @@ def batches(n: int, settings: LocalTraining, *, seed: int) -> Iterator[Tensor]:
 
 
 def batch_gradient(victim: Victim, weights: Weights, buffers: Weights, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Gradient of the mean cross-entropy over one mini-batch."""
+    """Gradient of the mean cross-entropy over one mini-batch; zero for a tensor that the forward pass leaves out."""
     leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
     loss = functional.cross_entropy(victim.call(leaves, buffers, x), y)
-    return dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+    found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+    return dict(zip(leaves, found, strict=True))
 
 
 def linear_error(update: Update) -> float:

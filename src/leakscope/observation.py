@@ -72,7 +72,8 @@ def _granted(labels: Tensor | None, knowledge: Knowledge) -> Tensor | None:
     if labels is None or knowledge.labels in ("recovered", "none"):
         return None
     if labels.dim() == 2:
-        return labels.detach().clone()
+        order = sorted(range(len(labels)), key=lambda i: labels[i].tolist(), reverse=True)
+        return labels.detach()[order].clone()
     return torch.sort(labels.detach().clone()).values
 
 

@@ -132,15 +132,15 @@ class PerSample:
         """At other weights; an empty batch gives empty tensors."""
         if not len(x):
             return {name: value.new_zeros(0, *value.shape) for name, value in weights.items()}
-        for name, parameter in self.module.named_parameters():
-            parameter.data = weights[name].detach().clone()
+        named: dict[str, Any] = dict(self.module.named_parameters())  # Opacus adds `grad_sample` to each
+        for name, value in weights.items():
+            named[name].data = value.detach().clone()
         for name, buffer in self.module.named_buffers():
             buffer.data = buffers[name].detach().clone()
         # without an input that needs a gradient, torch warns that the first layer's hook sees none
         loss = functional.cross_entropy(self.wrapped(x.detach().requires_grad_()), y)
         torch.autograd.backward(loss)
-        named: dict[str, Any] = dict(self.module.named_parameters())  # Opacus adds `grad_sample` to each
-        found = {name: parameter.grad_sample.detach() for name, parameter in named.items()}
+        found = {name: named[name].grad_sample.detach() for name in weights}
         self.wrapped.zero_grad(set_to_none=True)
         return found
 

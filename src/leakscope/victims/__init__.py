@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -44,16 +44,17 @@ class Victim:
 
     @cached_property
     def sizes(self) -> dict[str, torch.Size]:
-        """Shape of every trainable tensor, in order."""
-        return {name: value.shape for name, value in self.module.named_parameters()}
+        """Shape of every trainable tensor, in order; a tensor that is tied to another one has one name."""
+        return {name: value.shape for name, value in self.module.named_parameters() if value.requires_grad}
 
     def buffers(self) -> dict[str, Tensor]:
         """Batch-norm statistics, counters and the like, as the module was built."""
         return {name: value.detach().clone() for name, value in self.module.named_buffers()}
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of the module's own weights."""
-        return {name: value.detach().clone() for name, value in self.module.named_parameters()}
+        """A copy of the module's own trainable weights; frozen ones stay in the module."""
+        named = dict(self.module.named_parameters())
+        return {name: named[name].detach().clone() for name in self.sizes}
 
     def call(self, weights: Weights, buffers: Weights, x: Tensor) -> Tensor:
         """Logits (N, classes) of normalised images (N, C, H, W) at other weights."""
@@ -68,9 +69,16 @@ class Victim:
 def build_victim(name: str, *, shape: Shape, classes: int, seed: int = 0) -> Victim:
     """A registered model or a user's factory, freshly initialised from the seed, in eval mode."""
     factory = MODELS[name] if name in MODELS else load_factory(name)
+    return wrap(name, partial(factory, shape, classes), shape=shape, classes=classes, seed=seed)
+
+
+def wrap(name: str, factory: Callable[[], nn.Module], *, shape: Shape, classes: int, seed: int = 0) -> Victim:
+    """What a factory builds under the seed, in eval mode, after one empty image went through it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = factory(shape, classes)
+        module = factory()
+    if not isinstance(module, nn.Module):
+        raise InputError(Problem(f"model {name!r} is a {type(module).__name__}", fix="return a torch.nn.Module"))
     module.eval()
     _try_forward(name, module, shape, classes)
     return Victim(name, module, shape, classes)
@@ -82,8 +90,7 @@ def load_factory(reference: str) -> Factory:
         known = unknown("model", reference, MODELS)
         raise InputError(Problem(known.found, fix=f"{known.fix}; or name your own as package.module:factory"))
     place, _, attribute = reference.rpartition(":")
-    module = _import_file(Path(place)) if place.endswith(".py") else _import_package(place)
-    factory = getattr(module, attribute, None)
+    factory = getattr(import_code(place), attribute, None)
     if not callable(factory):
         raise InputError(
             Problem(
@@ -92,6 +99,14 @@ def load_factory(reference: str) -> Factory:
             )
         )
     return factory  # type: ignore[no-any-return]
+
+
+def import_code(place: str) -> object:
+    """A module by the path of its file or by its dotted name, as `python` run in its folder would see it."""
+    folder = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return _import_file(Path(place)) if place.endswith(".py") else _import_package(place)
 
 
 def _import_package(place: str) -> object:
@@ -128,10 +143,11 @@ def _try_forward(name: str, module: nn.Module, shape: Shape, classes: int) -> No
                 fix="choose another --model, or build the factory for the shape it is given",
             )
         ) from error
-    if tuple(out.shape) != (1, classes):
+    if not isinstance(out, Tensor) or tuple(out.shape) != (1, classes):
+        found = f"{tuple(out.shape)[1:]} values per image" if isinstance(out, Tensor) else f"a {type(out).__name__}"
         raise InputError(
             Problem(
-                f"model {name!r} returns {tuple(out.shape)[1:]} values per image, not {classes} logits",
+                f"model {name!r} returns {found}, not {classes} logits",
                 why="the audit covers classifiers: one logit per class",
                 fix="let the factory use the class count it is given",
             )
