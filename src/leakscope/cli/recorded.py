@@ -20,7 +20,6 @@ from leakscope.errors import Problem, refuse
 from leakscope.simulate import recorded_model, simulated_scene
 from leakscope.update_file import RecordedUpdate, read_update, write_truth, write_update
 
-
 SIMULATED = {name: option for name, option in o.CLIENT_OPTIONS.items() if name != "clients"}
 RECORDED = {name: o.CLIENT_OPTIONS[name] for name in ("model", "seed")}
 
@@ -74,22 +73,38 @@ def attack(
     given: o.Given,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="*.update.safetensors")],
     truth: Annotated[
-        list[Path] | None, typer.Option("--truth", help="private truth file, in the order of FILEs")
+        list[Path] | None,
+        typer.Option("--truth", help="private truth file for each FILE in order, or the folder that has NAME.truth.*"),
     ] = None,
 ) -> None:
     """Attack recorded updates; scored only where their truth files are given."""
     request = o.request(given)
     refuse(request.problems())
-    if truth and len(truth) != len(files):
-        refuse([Problem(f"{len(truth)} truth files for {len(files)} updates", fix="give one --truth for each FILE")])
+    truths = _truths(files, truth or [])
     settings = split_settings(request.settings, request.attacks)
     cells = [
-        _recorded_cell(path, truth[place] if truth else None, name, settings[name], request)
-        for place, path in enumerate(files)
+        _recorded_cell(path, private, name, settings[name], request)
+        for path, private in zip(files, truths, strict=True)
         for name in request.attacks
     ]
     result = carry_out(cells, request, given, name=f"recorded-{cells[0].key[:8]}")
     conclude(result, as_json=given["json"])
+
+
+def _truths(files: list[Path], given: list[Path]) -> list[Path | None]:
+    """The truth file of each update; a folder holds them under the names of the updates."""
+    if not given:
+        return [None] * len(files)
+    if len(given) == 1 and given[0].is_dir():
+        given = [given[0] / path.name.replace(".update.", ".truth.") for path in files]
+    if len(given) != len(files):
+        refuse([Problem(f"{len(given)} truth files for {len(files)} updates", fix="give one --truth for each FILE")])
+    refuse(
+        Problem(f"there is no truth file {path}", fix="leave --truth out: the attack runs, nothing is scored")
+        for path in given
+        if not path.is_file()
+    )
+    return list(given)
 
 
 def _recorded_cell(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,7 +99,14 @@ def load_factory(reference: str) -> Factory:
                 fix=f"define `def {attribute}(shape, classes) -> torch.nn.Module` there",
             )
         )
-    return factory  # type: ignore[no-any-return]
+    return factory if _wants_shape(factory) else lambda _shape, _classes: factory()
+
+
+def _wants_shape(factory: Callable[..., nn.Module]) -> bool:
+    """A plain model class takes nothing, or nothing that it must be given; ours take (shape, classes)."""
+    parameters = inspect.signature(factory).parameters
+    required = [p for p in parameters.values() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    return bool(required) or {"shape", "classes"} <= parameters.keys()
 
 
 def import_code(place: str) -> object:
