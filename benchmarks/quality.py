@@ -24,6 +24,7 @@ from leakscope.audit import Request, run_cells
 from leakscope.cell import Cell
 from leakscope.cli.display import showing
 from leakscope.runs.atomic import write_json
+from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE
 
 WRITERS = ("25", "27", "29", "30", "40")
@@ -123,7 +124,7 @@ def main() -> None:
             cells,
             chosen.runs / f"bench-{chosen.suite}",
             Request(),
-            workers=chosen.workers,
+            execute=choose_executor(workers=chosen.workers),
             command=f"python benchmarks/quality.py {chosen.suite}",
             notice=notice,
         )

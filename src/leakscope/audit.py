@@ -21,8 +21,9 @@ from leakscope.cell import Cell
 from leakscope.defenses import parse_defense
 from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.fusion import parse_fusion
-from leakscope.runs.local import Places, run_here, run_in_processes
+from leakscope.runs.executors import Executor, choose_executor
 from leakscope.runs.picture import draw_worst
+from leakscope.runs.places import Places
 from leakscope.runs.store import Run
 from leakscope.simulate import make_client
 from leakscope.types import LabelKnowledge, LocalTraining
@@ -191,7 +192,8 @@ def audit(*, out: str | os.PathLike[str], workers: int = 1, **options: Any) -> A
     refuse(unknown("option", name, known) for name in options if name not in known)
     request = Request(**options)
     command = "leakscope.audit(" + ", ".join(f"{key}={value!r}" for key, value in options.items()) + ")"
-    return run_cells(request.cells(), Path(out), request, workers=workers, command=command)
+    execute = choose_executor(workers=workers)
+    return run_cells(request.cells(), Path(out), request, execute=execute, command=command)
 
 
 def run_cells(
@@ -199,7 +201,7 @@ def run_cells(
     out: Path,
     request: Request,
     *,
-    workers: int = 1,
+    execute: Executor,
     command: str | None = None,
     notice: Notice = lambda _: None,
 ) -> AuditResult:
@@ -209,11 +211,9 @@ def run_cells(
     command = command or shlex.join(["leakscope", *sys.argv[1:]])
     run = Run.open(out, cells, command=command)
     todo = [cell for cell in cells if run.result(cell.key) is None]
-    places = Places(request.data_root, request.weights)
-    if workers > 1 and len(todo) > 1:
-        complete = run_in_processes(run, todo, places, workers=min(workers, len(todo)), notice=notice)
-    else:
-        complete = run_here(run, todo, places, notice=notice)
+    complete = execute(run, todo, Places(request.data_root, request.weights), notice=notice)
+    if todo and all(run.refused(cell.key) for cell in todo):
+        raise InputError(*{str(run.refused(cell.key)): Problem(str(run.refused(cell.key))) for cell in todo}.values())
     result = run.finish(cells, command=command)
     draw_worst(run, result)
     render(out)

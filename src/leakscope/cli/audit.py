@@ -8,76 +8,27 @@ from pathlib import Path
 import typer
 from rich.table import Table
 
-from leakscope.audit import DEFAULT_ATTACK, AuditResult, Request, run_cells
+from leakscope.audit import AuditResult, Request, run_cells
+from leakscope.cell import Cell
 from leakscope.cli import options as o
 from leakscope.cli.display import console, showing
+from leakscope.runs.executors import choose_executor
 
 
-def audit(
-    dataset: o.Dataset = "photos",
-    data_root: o.DataRoot = None,
-    model: o.Model = None,
-    n: o.N = 50,
-    epochs: o.Epochs = 20,
-    batch_size: o.BatchSize = None,
-    lr: o.Lr = 0.004,
-    mode: o.Mode = "eval",
-    clients: o.Clients = 1,
-    seed: o.Seed = 0,
-    writer: o.Writer = None,
-    w0: o.W0 = "fresh",
-    defense: o.Defenses = None,
-    fuse: o.Fuse = None,
-    attack: o.Attacks = None,
-    set_: o.Settings = None,
-    labels: o.Labels = "known",
-    matching: o.Matching = "auto",
-    iterations: o.Iterations = None,
-    history: o.History = 50,
-    restarts: o.Restarts = 1,
-    schedule: o.Schedule = None,
-    early_stop: o.EarlyStop = 0.0,
-    budget: o.Budget = None,
-    device: o.Device = "auto",
-    weights: o.MetricWeights = None,
-    workers: o.Workers = 1,
-    out: o.Out = None,
-    json_: o.Json = False,
-) -> None:
+@o.taking(o.CLIENT_OPTIONS, o.ATTACK_OPTIONS, o.RUN_OPTIONS)
+def audit(given: o.Given) -> None:
     """Simulate a client (or several), defend, attack, score, report: the main job."""
-    request = Request(
-        dataset=dataset,
-        data_root=data_root,
-        weights=weights,
-        model=model,
-        attacks=attack or [DEFAULT_ATTACK],
-        settings=set_ or [],
-        defenses=defense or ["none"],
-        n=n,
-        epochs=epochs,
-        batch_size=batch_size,
-        lr=lr,
-        mode=mode,
-        clients=clients,
-        seed=seed,
-        writer=writer,
-        fuse=fuse,
-        labels=labels,
-        matching=matching,
-        w0=w0,
-        iterations=iterations,
-        history=history,
-        restarts=restarts,
-        schedule=schedule,
-        early_stop=early_stop,
-        budget=budget,
-        device=device,
-    )
+    request = o.request(given)
     cells = request.cells()
-    folder = out or Path("runs") / f"{dataset.partition(':')[0]}-{cells[0].key[:8]}"
-    with showing(cells, quiet=json_) as notice:
-        result = run_cells(cells, folder, request, workers=workers, notice=notice)
-    conclude(result, as_json=json_)
+    name = f"{request.dataset.partition(':')[0]}-{cells[0].key[:8]}"
+    conclude(carry_out(cells, request, given, name=name), as_json=given["json"])
+
+
+def carry_out(cells: list[Cell], request: Request, given: o.Given, *, name: str) -> AuditResult:
+    """Run the cells where the options say, into --out or else runs/NAME."""
+    execute = choose_executor(given["executor"], workers=given["workers"], ray_address=given["ray_address"])
+    with showing(cells, quiet=given["json"]) as notice:
+        return run_cells(cells, given["out"] or Path("runs") / name, request, execute=execute, notice=notice)
 
 
 def conclude(result: AuditResult, *, as_json: bool) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from leakscope.audit import DEFAULT_ATTACK, Request
 
 CLIENT, ATTACK, RUN = "The client", "The attack", "The run"
 
@@ -51,6 +57,84 @@ Budget = Annotated[
 ]
 Device = Annotated[str, _option("--device", help="auto | cpu | cuda | mps", panel=RUN)]
 MetricWeights = Annotated[Path | None, _option("--weights", help="LPIPS weights [LEAKSCOPE_WEIGHTS]", panel=RUN)]
+Executor = Annotated[str, _option("--executor", help="local | ray: where the cells run", panel=RUN)]
+RayAddress = Annotated[
+    str | None, _option("--ray-address", help="HOST:PORT of a Ray cluster [one on this machine]", panel=RUN)
+]
 Workers = Annotated[int, _option("--workers", help="parallel processes of one thread each", panel=RUN)]
 Out = Annotated[Path | None, _option("--out", help="run folder; started again it goes on", panel=RUN)]
 Json = Annotated[bool, _option("--json", help="one JSON document on stdout, everything else on stderr", panel=RUN)]
+
+CLIENT_OPTIONS: Mapping[str, tuple[Any, Any]] = {
+    "dataset": (Dataset, "photos"),
+    "data_root": (DataRoot, None),
+    "model": (Model, None),
+    "n": (N, 50),
+    "epochs": (Epochs, 20),
+    "batch_size": (BatchSize, None),
+    "lr": (Lr, 0.004),
+    "mode": (Mode, "eval"),
+    "clients": (Clients, 1),
+    "seed": (Seed, 0),
+    "writer": (Writer, None),
+    "w0": (W0, "fresh"),
+    "defenses": (Defenses, None),
+    "fuse": (Fuse, None),
+}
+ATTACK_OPTIONS: Mapping[str, tuple[Any, Any]] = {
+    "attacks": (Attacks, None),
+    "settings": (Settings, None),
+    "labels": (Labels, "known"),
+    "matching": (Matching, "auto"),
+    "iterations": (Iterations, None),
+    "history": (History, 50),
+    "restarts": (Restarts, 1),
+    "schedule": (Schedule, None),
+    "early_stop": (EarlyStop, 0.0),
+    "budget": (Budget, None),
+}
+PLACE_OPTIONS: Mapping[str, tuple[Any, Any]] = {
+    "workers": (Workers, 1),
+    "executor": (Executor, "local"),
+    "ray_address": (RayAddress, None),
+    "out": (Out, None),
+    "json": (Json, False),
+}
+RUN_OPTIONS: Mapping[str, tuple[Any, Any]] = {
+    "device": (Device, "auto"),
+    "weights": (MetricWeights, None),
+    **PLACE_OPTIONS,
+}
+"""Groups of options by the name of the `Request` field they fill, each with its default."""
+
+Given = Mapping[str, Any]
+
+
+def taking(*groups: Mapping[str, tuple[Any, Any]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb the options of these groups beside its own; it receives them as one mapping, `given`."""
+    shared = {name: option for group in groups for name, option in group.items()}
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(verb, eval_str=True).parameters.values() if p.name != "given"]
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+            for name, (annotation, default) in shared.items()
+        ]
+
+        @functools.wraps(verb)
+        def run(**values: Any) -> None:
+            verb(given={name: values.pop(name) for name in shared}, **values)
+
+        keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        run.__signature__ = inspect.Signature([*keyword, *more])  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*keyword, *more)}
+        return run
+
+    return decorate
+
+
+def request(given: Given, **more: Any) -> Request:
+    """The request that the options ask for; what was not given is the request's own default."""
+    known = {entry.name for entry in fields(Request)}
+    asked = {name: value for name, value in given.items() if name in known and value is not None}
+    return Request(**{"attacks": [DEFAULT_ATTACK], **asked, **more})

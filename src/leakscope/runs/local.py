@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from leakscope.cell import Cell, run_cell
 from leakscope.errors import InputError
+from leakscope.runs.places import Places
 from leakscope.runs.store import Run
 from leakscope.runs.watching import CellWatch, Notice
 
 POLL_SECONDS = 0.25
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where a worker finds data and metric weights."""
-
-    data_root: Path | None = None
-    weights: Path | None = None
+DIED = "its process died, alone as well: out of memory, or a crash in native code"
 
 
 def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], notice: Notice = lambda _: None) -> str:
     """Run one cell into the folder and return its status; a cell that fails is recorded and fails alone."""
     if (done := run.result(cell.key)) is not None:
         return str(done["status"])
+    run.sweep(cell.key)
     watches: list[CellWatch] = []
 
     def watching(truth: Any) -> CellWatch:
@@ -51,14 +47,10 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
             watching=watching,
             resume=run.checkpoint(cell.key),
         )
-    except InputError:
-        raise
+    except InputError as error:
+        return fail(run, cell, str(error), refused=True, notice=notice)
     except Exception as error:
-        run.record_failure(cell, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
-        fact = {"event": "failed", "key": cell.key, "error": str(error)}
-        run.event(fact)
-        notice(fact)
-        return "failed"
+        return fail(run, cell, f"{type(error).__name__}: {error}\n{traceback.format_exc()}", notice=notice)
     run.record(cell.key, outcome)
     watches[0].tell(
         "end",
@@ -67,6 +59,15 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
         iterations=cell.iterations,
     )
     return str(outcome.record["status"])
+
+
+def fail(run: Run, cell: Cell, error: str, *, refused: bool = False, notice: Notice = lambda _: None) -> str:
+    """Record that a cell failed, and tell everybody."""
+    run.record_failure(cell, error, refused=refused)
+    fact = {"event": "failed", "key": cell.key, "error": error.partition("\n")[0]}
+    run.event(fact)
+    notice(fact)
+    return "failed"
 
 
 @contextmanager
@@ -102,30 +103,63 @@ def run_here(run: Run, cells: list[Cell], places: Places, *, notice: Notice) -> 
 
 
 def run_in_processes(run: Run, cells: list[Cell], places: Places, *, workers: int, notice: Notice) -> bool:
-    """Parallel processes of one thread each; their progress is read from the event files. True unless interrupted."""
-    threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")}
-    os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE")  # before the children import torch
+    """Parallel processes of one thread each; their progress is read from the event files. True unless interrupted.
+
+    A cell whose process dies (out of memory, a crash in native code) fails alone: the cells that ran when it
+    happened run again one by one, and the one that dies again is recorded.
+    """
+    left, suspects = list(cells), []
+    with one_thread_each(), stop_on_interrupt() as asked:
+        while left and not asked.is_set():
+            ended, dead = _pool(run, left, places, workers=min(workers, len(left)), notice=notice, asked=asked)
+            suspects += [cell for cell in left if cell.key in dead]
+            left = [cell for cell in left if cell.key not in ended | dead]
+        for cell in suspects:
+            if asked.is_set():
+                break
+            _, dead = _pool(run, [cell], places, workers=1, notice=notice, asked=asked)
+            if dead:
+                fail(run, cell, DIED, notice=notice)
+        return not asked.is_set()
+
+
+def _pool(
+    run: Run, cells: list[Cell], places: Places, *, workers: int, notice: Notice, asked: threading.Event
+) -> tuple[set[str], set[str]]:
+    """Run cells in one pool of processes -> (keys that ended, keys that may have killed it)."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
+    ended: set[str] = set()
+    taken: set[str] = set()
+    tail = EventTail(run, cells)
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=ready, initargs=(stop,)) as pool:
+        keys = {pool.submit(_work_in_child, run.folder, cell, places): cell.key for cell in cells}
+        todo: set[Future[str]] = set(keys)
+        while todo:
+            taken = {keys[future] for future in todo if future.running()} or taken
+            done, todo = wait(todo, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+            for event in tail.new():
+                notice(event)
+            try:
+                ended |= {keys[future] for future in done if future.result()}
+            except BrokenProcessPool:
+                ended |= {keys[future] for future in done if future.exception() is None}
+                return ended, (taken or set(keys.values())) - ended
+            if asked.is_set() and not stop.is_set():
+                stop.set()
+                todo -= {future for future in todo if future.cancel()}
+    return ended, set()
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Children that start in here compute with one thread and wait without spinning."""
+    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")}
+    os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE")  # read when the children import torch
     try:
-        with (
-            stop_on_interrupt() as asked,
-            ProcessPoolExecutor(workers, mp_context=context, initializer=_ready, initargs=(stop,)) as pool,
-        ):
-            todo: set[Future[str]] = {pool.submit(_work_in_child, run.folder, cell, places) for cell in cells}
-            tail = EventTail(run, cells)
-            while todo:
-                done, todo = wait(todo, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-                for event in tail.new():
-                    notice(event)
-                for future in done:
-                    future.result()
-                if asked.is_set() and not stop.is_set():
-                    stop.set()
-                    todo -= {future for future in todo if future.cancel()}
-            return not asked.is_set()
+        yield
     finally:
-        for name, value in threads.items():
+        for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
@@ -153,11 +187,20 @@ class EventTail:
 _stop: Any = None
 
 
-def _ready(stop: Any) -> None:
-    """In a child: Ctrl-C reaches the whole process group, but only the parent decides."""
+def ready(stop: Any = None) -> None:
+    """In a child: Ctrl-C reaches the whole process group, but only the parent decides; and none outlives it."""
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot stop its children: without it they would compute on, unseen."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
+    os._exit(1)
 
 
 def _work_in_child(folder: Path, cell: Cell, places: Places) -> str:

@@ -84,6 +84,12 @@ class Run:
         record: dict[str, Any] = json.loads(path.read_text())
         return record if record["status"] in DONE else None
 
+    def refused(self, key: str) -> str | None:
+        """Why the input of a cell was refused, None where it was not."""
+        path = self.place(key) / "cell.json"
+        record = json.loads(path.read_text()) if path.exists() else {}
+        return str(record["error"]) if record.get("refused") else None
+
     def record(self, key: str, outcome: Outcome) -> None:
         """Store a cell; the pictures first, so that a record is never without them."""
         place = self.place(key)
@@ -93,8 +99,13 @@ class Run:
         if outcome.record["status"] in DONE:
             (place / "checkpoint.pt").unlink(missing_ok=True)
 
-    def record_failure(self, cell: Cell, error: str) -> None:
-        """A cell that failed, alone: the others go on."""
+    def sweep(self, key: str) -> None:
+        """Remove what a process that was killed left half-written."""
+        for aside in self.place(key).glob(".*"):
+            aside.unlink(missing_ok=True)
+
+    def record_failure(self, cell: Cell, error: str, *, refused: bool = False) -> None:
+        """A cell that failed, alone: the others go on. `refused` is one whose input was at fault."""
         write_json(
             self.place(cell.key) / "cell.json",
             {
@@ -116,6 +127,7 @@ class Run:
                 "baseline": {},
                 "history": [],
                 "status": "failed",
+                "refused": refused,
                 "error": error,
             },
         )

@@ -1,0 +1,51 @@
+"""Where cells run: an executor takes the cells that are left and stores each result in the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from leakscope.cell import Cell
+from leakscope.errors import InputError, Problem, refuse, unknown
+from leakscope.runs.local import run_here, run_in_processes
+from leakscope.runs.places import Places
+from leakscope.runs.store import Run
+from leakscope.runs.watching import Notice
+
+
+class Executor(Protocol):
+    """Runs cells into a folder; True unless it was interrupted."""
+
+    def __call__(self, run: Run, cells: list[Cell], places: Places, *, notice: Notice) -> bool: ...
+
+
+def local(*, workers: int, ray_address: str | None = None) -> Executor:
+    """In this process, or in parallel processes of one thread each."""
+    refuse(
+        [Problem("--ray-address without --executor ray", fix="add --executor ray, or drop the address")]
+        if ray_address
+        else []
+    )
+    return partial(run_in_processes, workers=workers) if workers > 1 else run_here
+
+
+def ray(*, workers: int, ray_address: str | None = None) -> Executor:
+    """On a Ray cluster, or on one that is started here with as many CPUs as workers."""
+    try:
+        from leakscope.runs.ray import run_on_ray
+    except ImportError as error:
+        raise InputError(Problem(f"--executor ray needs Ray: {error}", fix="pip install 'leakscope[ray]'")) from error
+    return partial(run_on_ray, address=ray_address, workers=workers)
+
+
+EXECUTORS: dict[str, Callable[..., Executor]] = {"local": local, "ray": ray}
+
+
+def choose_executor(name: str = "local", *, workers: int = 1, ray_address: str | None = None) -> Executor:
+    """The executor of a name, after its options were checked."""
+    problems = [] if name in EXECUTORS else [unknown("--executor", name, EXECUTORS)]
+    if workers < 1:
+        problems.append(Problem(f"--workers {workers} is not at least 1", fix="--workers 1 or more"))
+    refuse(problems)
+    return EXECUTORS[name](workers=workers, ray_address=ray_address)
