@@ -16,7 +16,8 @@ from torch import Tensor
 
 from leakscope.attacks import build_attack
 from leakscope.attacks.budget import Budget
-from leakscope.attacks.engine import Attack, Checkpoint
+from leakscope.attacks.checkpoints import Checkpoint
+from leakscope.attacks.engine import Attack
 from leakscope.attacks.watch import Watch
 from leakscope.labels import label_error
 from leakscope.memory import peak_memory_mb, reset_peak_memory

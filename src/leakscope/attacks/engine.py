@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from leakscope.attacks.changes import Adaptation, Renewal
+from leakscope.attacks.checkpoints import Checkpoint, checkpoint, unpack
+from leakscope.attacks.direction import Direction, Evaluated, Gradient, Gradients
 from leakscope.attacks.images import Images, Pixels
-from leakscope.attacks.known import Known, Variable, Variables
+from leakscope.attacks.known import Known, Variable
 from leakscope.attacks.labelling import Labelling, find_labels
 from leakscope.attacks.matching import Cosine, Matching
 from leakscope.attacks.objective import Objective
+from leakscope.attacks.optimisers import OPTIMISERS
+from leakscope.attacks.preparation import Preparation, Prepared, prepare
 from leakscope.attacks.priors import Prior, TotalVariation
 from leakscope.attacks.schedules import SCHEDULES
 from leakscope.attacks.surrogate import Linear, Surrogate
 from leakscope.attacks.watch import Watch
 from leakscope.observation import Observation
 from leakscope.types import Reconstruction, stream
-
-Checkpoint = dict[str, Any]
-
-
-class Adaptation(Protocol):
-    """Changes the composition after a look at what was observed, and says why."""
-
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]: ...
-
-
-class Renewal(Protocol):
-    """Changes variables between iterations by other means than the gradient."""
-
-    @property
-    def at(self) -> tuple[float, ...]:
-        """When: parts of the iterations."""
-
-    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The variables that change; `memory` is kept from one call to the next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +40,10 @@ class Attack:
     matching: Matching = field(default_factory=Cosine)
     priors: tuple[Prior, ...] = (TotalVariation(),)
     adaptations: tuple[Adaptation, ...] = ()
+    preparation: Preparation | None = None
     renewal: Renewal | None = None
+    optimiser: str = "adam"
+    direction: Direction = field(default_factory=Gradient)
     schedule: str = "paper"
     iterations: int = 1000
     history: int = 50
@@ -80,10 +68,13 @@ class Attack:
         attack, known, notes = self._adapt(Known.of(observation, torch.device(device)))
         resume = dict(resume or {})
         attack = replace(attack, iterations=resume.get("iterations", attack.iterations))
-        champion: Reconstruction | None = _unpack(resume.get("champion"))
+        champion: Reconstruction | None = unpack(resume.get("champion"))
         for restart in range(int(resume.get("restart", 0)), self.restarts):
-            run = Descent(attack, known, labelling, seed=seed * 1000 + restart, state=resume.pop("run", None))
-            done = run.go(watch, partial(_checkpoint, restart, champion, run))
+            start = seed * 1000 + restart
+            save = partial(checkpoint, attack.iterations, restart, champion)
+            ready = prepare(attack, known, seed=start, watch=watch, state=resume.pop("ready", None), save=save)
+            run = Descent(attack, known, labelling, seed=start, state=resume.pop("run", None), ready=ready)
+            done = run.go(watch, partial(save, ready, run)) if ready.finished else run.result("interrupted")
             if champion is None or done.objective < champion.objective:
                 champion = done
             if done.status == "interrupted":
@@ -104,16 +95,25 @@ class Descent:
     """One start of one attack: variables, their optimiser, and what has been seen so far."""
 
     def __init__(
-        self, attack: Attack, known: Known, labelling: Labelling | None, *, seed: int, state: Checkpoint | None
+        self,
+        attack: Attack,
+        known: Known,
+        labelling: Labelling | None,
+        *,
+        seed: int,
+        state: Checkpoint | None,
+        ready: Prepared | None = None,
     ) -> None:
         self.attack, self.labelling = attack, labelling
+        self.ready = ready or Prepared()
+        known = self.ready.known(known)
         self.declared = _declare(attack, known, seed)
         self.know(known)
         self.v = {name: variable.start.clone() for name, variable in self.declared.items()}
-        groups = [{"params": [self.v[name]], "lr": declared.lr} for name, declared in self.declared.items()]
-        self.optimiser = torch.optim.Adam(groups, fused=True)  # one pass, no temporary copies
-        self.iteration, self.seconds = 0, 0.0
-        self.rows: list[dict[str, float]] = []
+        rates = {name: declared.lr for name, declared in self.declared.items()}
+        self.optimiser = OPTIMISERS[attack.optimiser](self.v, rates)
+        self.iteration, self.seconds = 0, self.ready.seconds
+        self.rows: list[dict[str, float]] = [dict(row) for row in self.ready.rows]
         self.memory: dict[str, Tensor] = {}
         self.best = self.images()
         self.best_value = torch.full((), math.inf, dtype=known.w0.dtype, device=known.w0.device)
@@ -153,24 +153,22 @@ class Descent:
                     if self._plateau():
                         status = "stopped early"
                         break
-                watch.tick(self.iteration, total)
+                watch.tick(self.ready.iterations + self.iteration, self.ready.iterations + total)
                 watch.keep(checkpoint)
         except KeyboardInterrupt:
             status = "interrupted"
         return self.result(status)
 
     def step(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """One iteration: gradient of the objective, Adam on every variable, projections."""
+        """One iteration: gradient of the objective, the optimiser on every variable, projections."""
         progress = self.iteration / self.attack.iterations
-        gradients, value, terms = self.objective.evaluate(self.v, self.v_like(progress))
+        factor = SCHEDULES[self.attack.schedule](progress)
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["rate"] * factor
+        gradients, value, terms = self._direct(progress)
         if progress >= 0.5:  # earlier values are not comparable: priors may still be fading in
             self._remember(value, terms["l_sim"])
-        factor = SCHEDULES[self.attack.schedule](progress)
-        for group, (name, declared) in zip(self.optimiser.param_groups, self.declared.items(), strict=True):
-            group["lr"] = declared.lr * factor
-            self.v[name].grad = gradients[name]
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        self._advance(gradients, value, again=partial(self._direct, progress))
         with torch.no_grad():
             for name, declared in self.declared.items():
                 if declared.project is not None:
@@ -180,8 +178,27 @@ class Descent:
         self._relabel()
         return value, terms
 
+    def _direct(self, progress: float) -> Evaluated:
+        now = self.v_like(progress)
+        return self.attack.direction(self.v, progress, lambda v: self.objective.evaluate(v, now), self._advance)
+
+    def _advance(
+        self, gradients: Gradients, value: Tensor | None = None, again: Callable[[], Evaluated] | None = None
+    ) -> None:
+        """One step of the optimiser. `again` evaluates anew, for those that search along a line."""
+        known = [(gradients, value)]
+
+        def closure() -> Tensor | None:
+            found, value = known.pop() if known else again()[:2]  # type: ignore[misc]
+            for name, gradient in found.items():
+                self.v[name].grad = gradient
+            return value
+
+        self.optimiser.step(closure)  # type: ignore[arg-type]
+        self.optimiser.zero_grad()
+
     def _relabel(self) -> None:
-        if self.labelling is not None and self._due(self.labelling.at):
+        if self.labelling is not None and self.known.labels is not None and self._due(self.labelling.at):
             self.know(replace(self.known, labels=self.labelling(self.images(), self.labels())))
 
     def _due(self, parts: tuple[float, ...]) -> bool:
@@ -211,11 +228,11 @@ class Descent:
             l_sim_raw=float(terms["l_sim_raw"]),
             l_sim_best=float(self.best_l_sim),
             history=tuple(self.rows),
-            iterations=self.iteration,
+            iterations=self.ready.iterations + self.iteration,
             seconds=self.seconds,
             status=status,
             objective=float(value),
-            notes=self._moved(),
+            notes={**self.ready.notes, **self._moved()},
         )
 
     def pack(self) -> Checkpoint:
@@ -237,7 +254,7 @@ class Descent:
                 self.v[name].copy_(value)
         self.optimiser.load_state_dict(state["optimiser"])
         self.memory = dict(state["memory"])
-        if self.labelling is not None:
+        if self.labelling is not None and state["labels"] is not None:
             self.know(replace(self.known, labels=state["labels"].to(self.known.w0.device)))
         self.iteration, self.seconds, self.rows = state["iteration"], state["seconds"], list(state["rows"])
         self.best, self.best_value, self.best_l_sim = (value.to(self.known.w0.device) for value in state["best"])
@@ -249,7 +266,7 @@ class Descent:
         self.best_l_sim = torch.where(better, l_sim, self.best_l_sim)
 
     def _look(self, watch: Watch, value: float, terms: Mapping[str, Tensor]) -> None:
-        row = {"iteration": self.iteration, "objective": value, "seconds": self.seconds}
+        row = {"iteration": self.ready.iterations + self.iteration, "objective": value, "seconds": self.seconds}
         row |= {name: float(term) for name, term in terms.items()} | self._moved()
         self.rows.append({**row, **watch.look(row, self.images(), self.labels())})
 
@@ -277,19 +294,6 @@ def _declare(attack: Attack, known: Known, seed: int) -> dict[str, Variable]:
     declared = {**attack.images.variables(known, start), **attack.surrogate.variables(known)}
     declared |= attack.matching.variables(known)
     if known.labels is None:
-        declared["y"] = Variable(torch.randn(known.n, known.classes, generator=start).to(known.w0), 0.1)
+        noise = torch.randn(known.n, known.classes, generator=start).to(known.w0)
+        declared["y"] = Variable(known.constants.get("start_y", noise), 0.1)
     return declared
-
-
-def _checkpoint(restart: int, champion: Reconstruction | None, run: Descent) -> Checkpoint:
-    return {"iterations": run.attack.iterations, "restart": restart, "champion": _pack(champion), "run": run.pack()}
-
-
-def _pack(reconstruction: Reconstruction | None) -> Checkpoint | None:
-    if reconstruction is None:
-        return None
-    return {f.name: getattr(reconstruction, f.name) for f in dataclasses.fields(reconstruction)}
-
-
-def _unpack(packed: Checkpoint | None) -> Reconstruction | None:
-    return None if packed is None else Reconstruction(**packed)

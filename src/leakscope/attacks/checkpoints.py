@@ -1,0 +1,32 @@
+"""What an interrupted attack needs to go on as if nothing had happened: plain tensors, numbers and lists."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from leakscope.attacks.preparation import Prepared
+from leakscope.types import Reconstruction
+
+if TYPE_CHECKING:
+    from leakscope.attacks.engine import Descent
+
+Checkpoint = dict[str, Any]
+
+
+def checkpoint(
+    iterations: int, restart: int, champion: Reconstruction | None, ready: Prepared, run: Descent | None
+) -> Checkpoint:
+    """The state of an attack: the best restart so far, what was prepared, and the running descent if there is one."""
+    state = {"iterations": iterations, "restart": restart, "champion": pack(champion), "ready": ready.pack()}
+    return state if run is None else {**state, "run": run.pack()}
+
+
+def pack(reconstruction: Reconstruction | None) -> Checkpoint | None:
+    if reconstruction is None:
+        return None
+    return {f.name: getattr(reconstruction, f.name) for f in dataclasses.fields(reconstruction)}
+
+
+def unpack(packed: Checkpoint | None) -> Reconstruction | None:
+    return None if packed is None else Reconstruction(**packed)
