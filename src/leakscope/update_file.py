@@ -142,7 +142,9 @@ def write_truth(path: Path, *, images: Tensor, labels: Tensor, candidates: Tenso
     tensors = {"images": images, "labels": labels, "candidates": candidates}
     with writing(path) as aside:
         save_file(
-            {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, aside, {HEADER: json.dumps({"dataset": dataset})}
+            {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()},
+            aside,
+            {HEADER: json.dumps({"dataset": dataset})},
         )
 
 
