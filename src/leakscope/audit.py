@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shlex
 import sys
@@ -67,19 +68,28 @@ class Request:
     federation: int = 5
     device: str = "auto"
 
-    def cells(self) -> list[Cell]:
-        """The grid, after every problem of the request was looked for."""
+    def cells(self, dataset: data.Dataset | None = None) -> list[Cell]:
+        """The grid, after every problem of the request was looked for; `dataset` saves reading it once more."""
         problems = list(self.problems())
-        chosen, more = _gather(lambda: split_settings(self.settings, self.attacks))
-        dataset, worse = _gather(lambda: data.load(self.dataset, root=self.data_root))
+        _, more = _gather(lambda: split_settings(self.settings, self.attacks))
+        found, worse = (
+            (dataset, []) if dataset is not None else _gather(lambda: data.load(self.dataset, root=self.data_root))
+        )
         refuse([*problems, *more, *worse])
-        assert chosen is not None
-        assert dataset is not None
-        cells = [
+        assert found is not None
+        cells = self.grid(found.name, found.fingerprint)
+        for cell in {(cell.seed, cell.defense): cell for cell in cells}.values():
+            parse_defense(cell.defense).check(make_client(cell, found, cell.seed))
+        return cells
+
+    def grid(self, dataset: str, fingerprint: str) -> list[Cell]:
+        """The cells of a data set that need not be there."""
+        chosen = split_settings(self.settings, self.attacks)
+        return [
             Cell(
-                dataset=dataset.name,
-                data_fingerprint=dataset.fingerprint,
-                model=self.model or data.default_model(dataset.name),
+                dataset=dataset,
+                data_fingerprint=fingerprint,
+                model=self.model or data.default_model(dataset),
                 attack=attack,
                 settings=chosen[attack],
                 defense=defense,
@@ -108,9 +118,6 @@ class Request:
             for defense in dict.fromkeys(str(parse_defense(text)) for text in self.defenses)
             for attack in self.attacks
         ]
-        for cell in {(cell.seed, cell.defense): cell for cell in cells}.values():
-            parse_defense(cell.defense).check(make_client(cell, dataset, cell.seed))
-        return cells
 
     def problems(self) -> Iterable[Problem]:
         yield from (unknown("attack", name, ATTACKS) for name in self.attacks if name not in ATTACKS)
@@ -221,7 +228,10 @@ def run_cells(
 
 
 def split_settings(texts: Sequence[str], attacks: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`nl-sme.lambda_p=0.01` -> {"nl-sme": {"lambda_p": 0.01}}; an error if that attack is not in the run."""
+    """`nl-sme.lambda_p=0.01` -> {"nl-sme": {"lambda_p": 0.01}}; an error if that attack is not in the run.
+
+    A parameter that is given its default is left out: the cell is the same one.
+    """
     chosen: dict[str, dict[str, Any]] = {name: {} for name in attacks}
     problems = []
     for text in texts:
@@ -241,7 +251,8 @@ def split_settings(texts: Sequence[str], attacks: Sequence[str]) -> dict[str, di
     for attack in filter(ATTACKS.__contains__, chosen):
         ready, found = _gather(lambda attack=attack: read_settings(attack, chosen[attack]))  # type: ignore[misc]
         problems += found
-        chosen[attack] = ready or {}
+        usual = inspect.signature(ATTACKS[attack].recipe).parameters
+        chosen[attack] = {name: value for name, value in (ready or {}).items() if value != usual[name].default}
     refuse(problems)
     return chosen
 
