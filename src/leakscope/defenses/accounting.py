@@ -44,12 +44,17 @@ def opacus() -> Any:
     return package
 
 
-@cache
 def accounted_epsilon(sigma: float, rate: float, steps: int, delta: float) -> Spent:
-    """epsilon of `steps` Poisson-sampled Gaussian releases: PRV (Gopi et al. 2021), RDP where it is huge."""
-    if sigma == 0:
+    """epsilon of `steps` Poisson-sampled Gaussian releases."""
+    return epsilon_of(((sigma, rate, steps),), delta)
+
+
+@cache
+def epsilon_of(releases: tuple[tuple[float, float, int], ...], delta: float) -> Spent:
+    """epsilon of a history of (sigma, rate, steps): PRV (Gopi et al. 2021), RDP where it is huge."""
+    if not releases or any(sigma == 0 for sigma, _, _ in releases):
         return Spent(None, "none")
-    history = [(sigma, rate, steps)]
+    history = list(releases)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Optimal order is the (smallest|largest) alpha")
         rough = opacus().accountants.RDPAccountant()
