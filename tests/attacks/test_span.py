@@ -45,7 +45,7 @@ def test_the_features_of_the_private_images_lie_in_the_span_behind_convolutions(
     other = x.flip(-1) + torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
     values = []
     for images in (x, other):
-        dummy = known.gradient(known.w0, images, client.batch.labels)
+        dummy = known.gradient(known.split(known.w0), images, client.batch.labels)
         values.append(float(FeatureSpan(weight=1)({}, images, dummy, known, torch.tensor(1.0)).detach()))
     assert values[0] < 0.01 < values[1]
     assert float(FeatureSpan()({}, x, dummy, known, torch.tensor(0.05)).detach()) == 0

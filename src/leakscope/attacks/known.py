@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from leakscope.attacks.calculus import AUTOGRAD, Calculus
 from leakscope.observation import Observation
 from leakscope.types import LocalTraining, Normalisation, Weights
 
@@ -31,16 +32,14 @@ class Variable:
 
 @dataclass(frozen=True)
 class Dummy:
-    """What the dummy images induce at the surrogate state."""
+    """What the dummy images induce at the surrogate state. Priors see it differentiable, without `update`."""
 
-    update: Tensor
-    """(p,): the dummy gradient g_t, or the update of a simulated client."""
+    update: tuple[Tensor, ...]
+    """The dummy gradient g_t, or the update of a simulated client, tensor by tensor in the order of the weights."""
     loss: Tensor
     """(): mean cross-entropy of the dummy images."""
     features: Tensor | None
     """(N, F): the input of the first fully connected layer, None where the net has none."""
-    state: Tensor
-    """(p,): the weights at which loss and features were taken."""
 
 
 @dataclass(frozen=True)
@@ -100,24 +99,24 @@ class Known:
         pieces = torch.split(vector, [size.numel() for size in self.sizes.values()])
         return {name: piece.view(size) for (name, size), piece in zip(self.sizes.items(), pieces, strict=True)}
 
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> Dummy:
-        """g = grad_w loss(f_w(x), y) on the whole dummy set (eq. 8), differentiable in w, x and y.
+    def join(self, pieces: Iterable[Tensor]) -> Tensor:
+        """Tensors in the order of `sizes` -> (p,)."""
+        return torch.cat([piece.reshape(-1) for piece in pieces])
 
-        torch.compile and vmap need torch.func; run eagerly, plain autograd gives the same numbers faster.
+    def gradient(self, weights: Weights, x: Tensor, y: Tensor, calculus: Calculus = AUTOGRAD) -> Dummy:
+        """g = grad_w loss(f_w(x), y) (eq. 8), differentiable in w, x and y; the loss is a sum over x divided by N.
+
+        x: the dummy images or some of them; y: their class indices or probabilities.
         """
 
-        def loss_at(w: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor | None]]:
-            logits = torch.func.functional_call(self.module, {**self.split(w), **self.buffers}, (x,))
-            loss = functional.cross_entropy(logits, y)
+        def loss_at(*pieces: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor | None]]:
+            named = dict(zip(weights, pieces, strict=True))
+            logits = torch.func.functional_call(self.module, {**named, **self.buffers}, (x,))
+            loss = functional.cross_entropy(logits, y, reduction="sum") / self.n
             return loss, (loss, self.tape.pop("features", None))
 
-        if torch.compiler.is_compiling():
-            g, (loss, features) = torch.func.grad(loss_at, has_aux=True)(w)
-        else:
-            w = w if w.requires_grad else w.detach().requires_grad_()
-            loss, (_, features) = loss_at(w)
-            (g,) = torch.autograd.grad(loss, w, create_graph=True)
-        return Dummy(g, loss, features, w)
+        update, (loss, features) = calculus.gradient(loss_at, tuple(weights.values()))
+        return Dummy(update, loss, features)
 
 
 def attack_copy(module: nn.Module, training: LocalTraining) -> nn.Module:

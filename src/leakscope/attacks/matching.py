@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -15,14 +16,24 @@ from leakscope.defenses import Imitable
 class Matching(Protocol):
     """A distance between updates that ignores their length."""
 
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The names of its variables."""
+
     def variables(self, known: Known) -> dict[str, Variable]:
         """What it lets the optimiser move."""
 
     def calibrate(self, v: Variables, g: Tensor) -> Tensor:
-        """The dummy update (p,) as it is compared."""
+        """The dummy update (p,) as it is compared: a diagonal map, which also pulls slopes back to the update."""
 
     def distance(self, g: Tensor, known: Known) -> Tensor:
         """L_sim: 0 for parallel updates."""
+
+    def loss(self, g: Tensor, known: Known) -> Tensor:
+        """What is minimised: L_sim, unless a method minimises something else."""
+
+    def pull(self, v: Variables, g: Tensor, slope: Tensor) -> dict[str, Tensor]:
+        """Gradients of its variables for slope = dL_sim/dg (p,); g may be overwritten."""
 
 
 def cosine_distance(g: Tensor, target: Tensor) -> Tensor:
@@ -36,6 +47,8 @@ def cosine_distance(g: Tensor, target: Tensor) -> Tensor:
 class Cosine:
     """1 - cos(g, delta), global over the concatenation of all parameters."""
 
+    moves: ClassVar[tuple[str, ...]] = ()
+
     def variables(self, known: Known) -> dict[str, Variable]:  # noqa: ARG002
         return {}
 
@@ -45,6 +58,12 @@ class Cosine:
     def distance(self, g: Tensor, known: Known) -> Tensor:
         return cosine_distance(g, known.delta)
 
+    def loss(self, g: Tensor, known: Known) -> Tensor:
+        return self.distance(g, known)
+
+    def pull(self, v: Variables, g: Tensor, slope: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        return {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated(Cosine):
@@ -53,6 +72,7 @@ class Calibrated(Cosine):
     The variable `d` holds d - 1, so that no calibration is exactly zero and R_d is its squared norm.
     """
 
+    moves: ClassVar[tuple[str, ...]] = ("d",)
     lambda_d: float = 1e-5
     lr_d: float = 1e-3
     bound: float = 10.0
@@ -66,18 +86,35 @@ class Calibrated(Cosine):
     def calibrate(self, v: Variables, g: Tensor) -> Tensor:
         return torch.addcmul(g, v["d"], g)
 
+    def pull(self, v: Variables, g: Tensor, slope: Tensor) -> dict[str, Tensor]:
+        """dL/dd = g * dL/d(d * g), and slope = d * dL/d(d * g) with d >= 1 / bound."""
+        return {"d": g.mul_(slope).div_(1 + v["d"])}
+
 
 @dataclass(frozen=True, kw_only=True)
-class Wrapped:
+class Wrapped(ABC):
     """Another comparison for a matching that keeps its variables."""
 
     inner: Matching
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        return self.inner.moves
 
     def variables(self, known: Known) -> dict[str, Variable]:
         return self.inner.variables(known)
 
     def calibrate(self, v: Variables, g: Tensor) -> Tensor:
         return self.inner.calibrate(v, g)
+
+    @abstractmethod
+    def distance(self, g: Tensor, known: Known) -> Tensor: ...
+
+    def loss(self, g: Tensor, known: Known) -> Tensor:
+        return self.distance(g, known)
+
+    def pull(self, v: Variables, g: Tensor, slope: Tensor) -> dict[str, Tensor]:
+        return self.inner.pull(v, g, slope)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,27 +1,35 @@
-"""The objective of every attack (eq. 11), one pure function of the variables and of what is known."""
+"""The objective of every attack (eq. 11) and its gradient: one pure function of the variables and of what is known.
+
+    L = 1 - cos(d * g(w_t; x), delta) + priors(x, features, loss) + lambda_p |P1 - mid|^2 + lambda_d |d - 1|^2
+
+The matching term sees x and w_t only through the dummy update g. So one pass forward gives g and the slope dL/dg, and
+one pass back from there gives dL/dx and dL/dw_t. P1 and d are as large as the model: their gradients follow by the
+chain rule, in place, when all that the two passes held has been freed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from leakscope.attacks.calculus import Autograd, Calculus, Tensors
 from leakscope.attacks.images import Images
-from leakscope.attacks.known import Known, Variables
+from leakscope.attacks.known import Dummy, Known, Variables
 from leakscope.attacks.matching import Matching
+from leakscope.attacks.passes import Passes
 from leakscope.attacks.priors import Prior
 from leakscope.attacks.surrogate import Surrogate
 
 Terms = dict[str, Tensor]
-Evaluate = Callable[[Variables, Tensor], tuple[dict[str, Tensor], Tensor, Terms]]
-"""(variables, progress) -> (gradient per variable, objective, its terms)."""
+Gradients = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Objective:
-    """1 - cos(d * g(w_t; x), delta) + lambda_tv TV(x) + gamma loss(f_w(x), y) + lambda_p R_p + lambda_d R_d."""
+    """The parts of an attack, laid out for evaluation."""
 
     known: Known
     images: Images
@@ -30,36 +38,62 @@ class Objective:
     priors: tuple[Prior, ...]
     ridges: Mapping[str, float]
     """lambda_p and lambda_d by the name of their variable."""
+    chunk: int | None = None
+    """How many dummy images go through the net at a time; None: all. It changes nothing but rounding."""
+    calculus: Calculus = field(default_factory=Autograd)
 
-    def __call__(self, v: Variables, progress: Tensor) -> tuple[Tensor, Terms]:
-        """All but the ridges. progress: (), the part of the iterations already done."""
-        known = self.known
-        x = self.images.decode(v, known)
-        y = labels(v, known)
-        dummy = self.surrogate.dummy(v, known, lambda w: known.gradient(w, x, y))
-        l_sim = self.matching.distance(self.matching.calibrate(v, dummy.update), known)
-        total = l_sim
-        for prior in self.priors:
-            total = total + prior(v, x, dummy, known, progress)
-        raw = self.matching.distance(dummy.update.detach(), known)
-        return total, {"l_sim": l_sim.detach(), "l_sim_raw": raw}
-
-    def evaluate(self, v: Variables, progress: Tensor) -> tuple[dict[str, Tensor], Tensor, Terms]:
+    def evaluate(self, v: Variables, progress: Tensor) -> tuple[Gradients, Tensor, Terms]:
         """Gradients with respect to all variables, the objective, its terms.
 
-        The ridges join after the backward pass, in place: as a part of the graph each would hold a copy of the model.
+        progress: (), the part of the iterations already done.
         """
-        leaves = {name: value.detach().requires_grad_() for name, value in v.items()}
-        total, terms = self(leaves, progress)
-        gradients = dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))
-        value = total.detach()
+        known = self.known
+        free = [name for name in v if name not in (*self.surrogate.moves, *self.matching.moves)]
+        inputs, pull_inputs = self.calculus.linearise(
+            lambda *values: self._inputs(dict(zip(free, values, strict=True))), tuple(v[name] for name in free)
+        )
+        passes = Passes(known, self.calculus, self.chunk)
+        seen, pull_net = self.surrogate.linearise(v, known, inputs, passes)
+        g = known.join(seen[: len(known.sizes)])
+        loss, slope, terms = self._compare(v, g)
+        prior, (x_slope, *extra_slopes) = self._weigh(v, (inputs[0], *seen[len(known.sizes) :]), progress)
+
+        found = pull_net((*known.split(slope).values(), *extra_slopes))
+        x_slope = x_slope + found[0]
+        gradients = dict(zip(free, pull_inputs((x_slope, *found[1 : len(inputs)])), strict=True))
+        gradients |= self.matching.pull(v, g, slope)
+        if self.surrogate.moves:
+            gradients |= self.surrogate.pull(v, known, known.join(found[len(inputs) :]))
+        return gradients, self._add_ridges(v, gradients, loss + prior), terms
+
+    def _inputs(self, v: Variables) -> Tensors:
+        """The dummy images, and the probabilities of their labels where they are learned with them."""
+        x = self.images.decode(v, self.known)
+        return (x,) if self.known.labels is not None else (x, torch.softmax(v["y"], dim=1))
+
+    def _compare(self, v: Variables, g: Tensor) -> tuple[Tensor, Tensor, Terms]:
+        """The matching loss, its gradient with respect to the dummy update (p,), and L_sim with and without d."""
+        matching, known = self.matching, self.known
+        seen = matching.calibrate(v, g)
+        (loss,), pull = self.calculus.linearise(lambda seen: (matching.loss(seen, known),), (seen,))
+        (slope,) = pull((torch.ones_like(loss),))
+        l_sim = matching.distance(seen, known)
+        raw = matching.distance(g, known) if matching.moves else l_sim
+        return loss, matching.calibrate(v, slope), {"l_sim": l_sim, "l_sim_raw": raw}
+
+    def _weigh(self, v: Variables, seen: Tensors, progress: Tensor) -> tuple[Tensor, Tensors]:
+        """The priors and their gradients. seen: x, the loss, and features where there are any."""
+
+        def total(x: Tensor, loss: Tensor, features: Tensor | None = None) -> Tensors:
+            dummy = Dummy((), loss, features)
+            return (sum((prior(v, x, dummy, self.known, progress) for prior in self.priors), torch.zeros_like(loss)),)
+
+        (value,), pull = self.calculus.linearise(total, seen)
+        return value, pull((torch.ones_like(value),))
+
+    def _add_ridges(self, v: Variables, gradients: Gradients, value: Tensor) -> Tensor:
         for name, weight in self.ridges.items():
             flat = v[name].flatten()
             value = value + weight * torch.dot(flat, flat)
             gradients[name].add_(v[name], alpha=2 * weight)
-        return gradients, value, terms
-
-
-def labels(v: Variables, known: Known) -> Tensor:
-    """Class indices (N,) where they are known, else the probabilities (N, classes) that are optimised with x."""
-    return known.labels if known.labels is not None else torch.softmax(v["y"], dim=1)
+        return value

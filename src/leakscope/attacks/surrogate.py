@@ -5,26 +5,43 @@ Weights are vectors in R^p; delta = w0 - wT is the observed update (eq. 5).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from leakscope.attacks.known import Dummy, Known, Variable, Variables
-
-GradientAt = Callable[[Tensor], Dummy]
+from leakscope.attacks.calculus import Pull, Tensors
+from leakscope.attacks.known import Known, Variable, Variables
+from leakscope.attacks.passes import Passes
 
 
 class Surrogate(Protocol):
-    """A stand-in for the hidden trajectory of the client."""
+    """A stand-in for the hidden trajectory of the client.
+
+    The loop differentiates with respect to the state alone, a vector in R^p; `pull` is the chain rule from there to
+    the surrogate's own variables, which are as large as the model and must not be copied.
+    """
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The names of its variables."""
 
     def variables(self, known: Known) -> dict[str, Variable]:
         """What it lets the optimiser move."""
 
-    def dummy(self, v: Variables, known: Known, gradient_at: GradientAt) -> Dummy:
-        """The update that the dummy images would have caused."""
+    def state(self, v: Variables, known: Known) -> Tensor:
+        """(p,): the weights from which the dummy update is computed."""
+
+    def linearise(self, v: Variables, known: Known, inputs: Tensors, passes: Passes) -> tuple[Tensors, Pull]:
+        """(*update, loss, features where there are any) that the dummy images would have caused, and the way back.
+
+        inputs: x (N, C, H, W), and the probabilities y (N, classes) where labels are learned. The way back gives
+        gradients with respect to the inputs and, where the surrogate moves, to the state, tensor by tensor.
+        """
+
+    def pull(self, v: Variables, known: Known, slope: Tensor) -> dict[str, Tensor]:
+        """Gradients of its variables for slope = dL/dstate (p,), which may be overwritten."""
 
 
 def _unit_interval(t: Tensor) -> Tensor:
@@ -35,17 +52,27 @@ def _unit_interval(t: Tensor) -> Tensor:
 class Start:
     """IG: the gradient at w0, as if the client had made one step (eq. 1)."""
 
+    moves: ClassVar[tuple[str, ...]] = ()
+
     def variables(self, known: Known) -> dict[str, Variable]:  # noqa: ARG002
         return {}
 
-    def dummy(self, v: Variables, known: Known, gradient_at: GradientAt) -> Dummy:  # noqa: ARG002
-        return gradient_at(known.w0)
+    def state(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
+        """w0, (p,)."""
+        return known.w0
+
+    def linearise(self, v: Variables, known: Known, inputs: Tensors, passes: Passes) -> tuple[Tensors, Pull]:
+        return passes.linearise(inputs, known.split(self.state(v, known)), learned=bool(self.moves))
+
+    def pull(self, v: Variables, known: Known, slope: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear:
+class Linear(Start):
     """SME: one state on the straight line, w_lin(t) = (1-t) w0 + t wT (eq. 3), t in [0, 1] learned."""
 
+    moves: ClassVar[tuple[str, ...]] = ("t",)
     t: float = 0.5
     lr_t: float = 1e-3
 
@@ -56,8 +83,9 @@ class Linear:
         """w_lin(t), (p,)."""
         return torch.addcmul(known.w0, known.delta, -v["t"])
 
-    def dummy(self, v: Variables, known: Known, gradient_at: GradientAt) -> Dummy:
-        return gradient_at(self.state(v, known))
+    def pull(self, v: Variables, known: Known, slope: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        """dL/dt = -<slope, delta>."""
+        return {"t": -torch.dot(slope, known.delta)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +96,7 @@ class Bezier(Linear):
     bit for bit, and R_p is the squared norm of the variable itself.
     """
 
+    moves: ClassVar[tuple[str, ...]] = ("t", "p1")
     lambda_p: float = 1e-3
     lr_p: float = 1e-3
 
@@ -78,3 +107,9 @@ class Bezier(Linear):
         """w_t of eq. 6, (p,)."""
         t = v["t"]
         return torch.addcmul(super().state(v, known), v["p1"], 2 * t * (1 - t))
+
+    def pull(self, v: Variables, known: Known, slope: Tensor) -> dict[str, Tensor]:
+        """dL/dt = <slope, 2(1-2t) (P1 - mid) - delta> and dL/dP1 = 2t(1-t) slope, the latter in place."""
+        t = v["t"]
+        along = super().pull(v, known, slope)["t"] + (2 - 4 * t) * torch.dot(slope, v["p1"])
+        return {"t": along, "p1": slope.mul_(2 * t * (1 - t))}
