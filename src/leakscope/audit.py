@@ -1,162 +1,35 @@
-"""An audit: what is asked for, the grid of cells that answers it, and the result."""
+"""An audit: run the cells that a request asks for, and write the result."""
 
 from __future__ import annotations
 
-import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args
+from typing import Any
 
-import torch
-
-from leakscope import data
-from leakscope.attacks import ATTACKS, MATCHINGS, read_settings
-from leakscope.attacks.budget import parse_duration
-from leakscope.attacks.schedules import SCHEDULES
 from leakscope.cell import Cell
-from leakscope.defenses import parse_defense
 from leakscope.errors import InputError, Problem, refuse, unknown
-from leakscope.fusion import parse_fusion
+from leakscope.local_client import LocalClient
+from leakscope.request import DEFAULT_ATTACK, Request, pick_device, split_settings
 from leakscope.runs.executors import Executor, choose_executor
 from leakscope.runs.picture import draw_worst
 from leakscope.runs.places import Places
 from leakscope.runs.store import Run
-from leakscope.simulate import make_client
-from leakscope.types import LabelKnowledge, LocalTraining
 
-DEFAULT_ATTACK = "span-sme"
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What an auditor asks for; the options of the command line, one spelling everywhere."""
-
-    dataset: str = "photos"
-    data_root: Path | None = None
-    weights: Path | None = None
-    model: str | None = None
-    attacks: Sequence[str] = (DEFAULT_ATTACK,)
-    settings: Sequence[str] = ()
-    """`nl-sme.lambda_p=0.01`"""
-    defenses: Sequence[str] = ("none",)
-    n: int = 50
-    epochs: int = 20
-    batch_size: int | None = None
-    lr: float = 0.004
-    mode: str = "eval"
-    clients: int = 1
-    seed: int = 0
-    writer: str | None = None
-    fuse: str | None = None
-    labels: str = "known"
-    matching: str = "auto"
-    w0: str = "fresh"
-    iterations: int | None = None
-    """The attack's own where it is not given: 1000 as in the paper, 300 for span-sme."""
-    history: int = 50
-    restarts: int = 1
-    schedule: str | None = None
-    early_stop: float = 0.0
-    budget: str | None = None
-    rounds: int = 0
-    federation: int = 5
-    device: str = "auto"
-
-    def cells(self, dataset: data.Dataset | None = None) -> list[Cell]:
-        """The grid, after every problem of the request was looked for; `dataset` saves reading it once more."""
-        problems = list(self.problems())
-        _, more = _gather(lambda: split_settings(self.settings, self.attacks))
-        found, worse = (
-            (dataset, []) if dataset is not None else _gather(lambda: data.load(self.dataset, root=self.data_root))
-        )
-        refuse([*problems, *more, *worse])
-        assert found is not None
-        cells = self.grid(found.name, found.fingerprint)
-        for cell in {(cell.seed, cell.defense): cell for cell in cells}.values():
-            parse_defense(cell.defense).check(make_client(cell, found, cell.seed))
-        return cells
-
-    def grid(self, dataset: str, fingerprint: str) -> list[Cell]:
-        """The cells of a data set that need not be there."""
-        chosen = split_settings(self.settings, self.attacks)
-        return [
-            Cell(
-                dataset=dataset,
-                data_fingerprint=fingerprint,
-                model=self.model or data.default_model(dataset),
-                attack=attack,
-                settings=chosen[attack],
-                defense=defense,
-                n=self.n,
-                epochs=self.epochs,
-                batch_size=self.batch_size or min(10, self.n),
-                lr=self.lr,
-                mode=cast(Any, self.mode),
-                seed=seed,
-                writer=self.writer,
-                fuse=str(parse_fusion(self.fuse)) if self.fuse else None,
-                labels=cast(Any, self.labels),
-                matching=self.matching,
-                w0=self.w0,
-                iterations=self.iterations or ATTACKS[attack].recipe().iterations,
-                history=self.history,
-                restarts=self.restarts,
-                schedule=self.schedule,
-                early_stop=self.early_stop,
-                budget=parse_duration(self.budget) if self.budget else None,
-                rounds=self.rounds,
-                federation=self.federation,
-                device=pick_device(self.device),
-            )
-            for seed in range(self.seed, self.seed + self.clients)
-            for defense in dict.fromkeys(str(parse_defense(text)) for text in self.defenses)
-            for attack in self.attacks
-        ]
-
-    def problems(self) -> Iterable[Problem]:
-        yield from (unknown("attack", name, ATTACKS) for name in self.attacks if name not in ATTACKS)
-        choices = (
-            ("--labels", self.labels, get_args(LabelKnowledge)),
-            ("--matching", self.matching, MATCHINGS),
-            ("--mode", self.mode, ("eval", "train")),
-            *((("--schedule", self.schedule, tuple(SCHEDULES)),) if self.schedule else ()),
-        )
-        for option, value, allowed in choices:
-            if value not in allowed:
-                yield unknown(option, value, allowed)
-        for option, number in (
-            ("--n", self.n),
-            ("--clients", self.clients),
-            ("--iterations", 1 if self.iterations is None else self.iterations),
-        ):
-            if number < 1:
-                yield Problem(f"{option} {number} is not at least 1", fix=f"{option} 1 or more")
-        for option, number in (("--restarts", self.restarts), ("--history", self.history)):
-            if number < 1:
-                yield Problem(f"{option} {number} is not at least 1", fix=f"{option} 1 or more")
-        if self.seed < 0:
-            yield Problem(f"--seed {self.seed} is negative", fix="--seed 0 or more")
-        if self.batch_size is not None and self.batch_size > self.n:
-            yield Problem(
-                f"--batch-size {self.batch_size} is larger than --n {self.n}",
-                fix=f"--batch-size {min(10, self.n)}",
-            )
-        _, found = _gather(
-            lambda: LocalTraining(epochs=self.epochs, batch_size=self.batch_size or min(10, max(1, self.n)), lr=self.lr)
-        )
-        yield from found
-        for text in self.defenses:
-            yield from _gather(partial(parse_defense, text))[1]
-        if self.fuse:
-            yield from _gather(partial(parse_fusion, self.fuse))[1]
-        if self.budget:
-            yield from _gather(partial(parse_duration, self.budget))[1]
+__all__ = [
+    "DEFAULT_ATTACK",
+    "AuditResult",
+    "Notice",
+    "Request",
+    "audit",
+    "finish",
+    "pick_device",
+    "run_cells",
+    "split_settings",
+]
 
 
 @dataclass(frozen=True)
@@ -194,11 +67,14 @@ def audit(*, out: str | os.PathLike[str], workers: int = 1, **options: Any) -> A
     """Audit a client from Python; the options are those of `Request`, the same as on the command line.
 
     >>> audit(dataset="photos", attacks=["sme"], n=4, iterations=100, out="runs/mine")  # doctest: +SKIP
+    >>> audit(client=LocalClient(...), out="runs/own")  # doctest: +SKIP
     """
     known = {entry.name for entry in fields(Request)}
     refuse(unknown("option", name, known) for name in options if name not in known)
     request = Request(**options)
     command = "leakscope.audit(" + ", ".join(f"{key}={value!r}" for key, value in options.items()) + ")"
+    if workers > 1 and isinstance(request.client, LocalClient):
+        request.client.require_portable()
     execute = choose_executor(workers=workers)
     return run_cells(request.cells(), Path(out), request, execute=execute, command=command)
 
@@ -213,65 +89,22 @@ def run_cells(
     notice: Notice = lambda _: None,
 ) -> AuditResult:
     """Run what is not done yet, then write result.json, the picture and the report."""
-    from leakscope.report import render  # the report reads run folders only
-
     command = command or shlex.join(["leakscope", *sys.argv[1:]])
     run = Run.open(out, cells, command=command)
     todo = [cell for cell in cells if run.result(cell.key) is None]
-    complete = execute(run, todo, Places(request.data_root, request.weights), notice=notice)
-    if todo and all(run.refused(cell.key) for cell in todo):
-        raise InputError(*{str(run.refused(cell.key)): Problem(str(run.refused(cell.key))) for cell in todo}.values())
+    own = request.client if isinstance(request.client, LocalClient) else None
+    complete = execute(run, todo, Places(request.data_root, request.weights, own), notice=notice)
+    refusals = [run.refused(cell.key) for cell in todo]
+    if todo and all(refusals):
+        raise InputError(*(Problem(str(refusal)) for refusal in dict.fromkeys(refusals)))
+    return AuditResult(out, finish(run, cells, command=command), complete)
+
+
+def finish(run: Run, cells: list[Cell], *, command: str) -> dict[str, Any]:
+    """Write result.json from the cells that are there, the picture and the report."""
+    from leakscope.report import render  # the report reads run folders only
+
     result = run.finish(cells, command=command)
     draw_worst(run, result)
-    render(out)
-    return AuditResult(out, result, complete)
-
-
-def split_settings(texts: Sequence[str], attacks: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`nl-sme.lambda_p=0.01` -> {"nl-sme": {"lambda_p": 0.01}}; an error if that attack is not in the run.
-
-    A parameter that is given its default is left out: the cell is the same one.
-    """
-    chosen: dict[str, dict[str, Any]] = {name: {} for name in attacks}
-    problems = []
-    for text in texts:
-        target, equals, value = text.partition("=")
-        attack, dot, parameter = target.rpartition(".")
-        if not (equals and dot and attack and parameter and value):
-            problems.append(Problem(f"--set {text!r} is not attack.parameter=value", fix="--set nl-sme.lambda_p=0.01"))
-        elif attack not in chosen:
-            problems.append(
-                Problem(
-                    f"--set {text!r}: {attack} is not in this run",
-                    fix=f"add --attack {attack}, or drop the option",
-                )
-            )
-        else:
-            chosen[attack][parameter] = value
-    for attack in filter(ATTACKS.__contains__, chosen):
-        ready, found = _gather(lambda attack=attack: read_settings(attack, chosen[attack]))  # type: ignore[misc]
-        problems += found
-        usual = inspect.signature(ATTACKS[attack].recipe).parameters
-        chosen[attack] = {name: value for name, value in (ready or {}).items() if value != usual[name].default}
-    refuse(problems)
-    return chosen
-
-
-def pick_device(name: str) -> str:
-    """`auto` takes a GPU where there is one."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if name == "auto":
-        return next((device for device in ("cuda", "mps") if available[device]), "cpu")
-    if name.partition(":")[0] not in available:
-        raise InputError(unknown("device", name, ("auto", *available)))
-    if not available[name.partition(":")[0]]:
-        raise InputError(Problem(f"there is no {name} device here", fix="--device auto"))
-    return name
-
-
-def _gather(make: Callable[[], T]) -> tuple[T | None, list[Problem]]:
-    """A value, or the problems that kept it from being made: so that all problems can be shown at once."""
-    try:
-        return make(), []
-    except InputError as error:
-        return None, list(error.problems)
+    render(run.folder)
+    return result

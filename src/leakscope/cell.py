@@ -20,6 +20,7 @@ from leakscope.attacks.checkpoints import Checkpoint
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.watch import Watch
 from leakscope.labels import label_error
+from leakscope.local_client import LocalClient
 from leakscope.memory import peak_memory_mb, reset_peak_memory
 from leakscope.metrics import score
 from leakscope.metrics.l_sim_fl import l_sim_fl
@@ -45,6 +46,9 @@ class Cell(BaseModel):
     batch_size: int
     lr: float
     mode: Literal["eval", "train"] = "eval"
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
     seed: int = 0
     writer: str | None = None
     fuse: str | None = None
@@ -67,6 +71,10 @@ class Cell(BaseModel):
     update_file: str | None = None
     """A recorded update instead of a simulated client; `data_fingerprint` is then the hash of the file."""
     truth_file: str | None = None
+    more_updates: tuple[str, ...] = ()
+    """Further rounds of the same client, matched together with the first; they count in `data_fingerprint`."""
+    own: str | None = None
+    """`client.py:client`, a client of the auditor's own; `data_fingerprint` is then that of its content."""
     round: int | None = None
     client: str | None = None
     """Which client a recorded update came from; simulated clients are told apart by their seed."""
@@ -77,12 +85,21 @@ class Cell(BaseModel):
 
         Defaults are left out, so that an option that is added later does not change the keys of old results.
         """
-        facts = self.model_dump(exclude={"update_file", "truth_file"}, exclude_defaults=True)
+        places = {"update_file", "truth_file", "more_updates", "own"}
+        facts = self.model_dump(exclude=places, exclude_defaults=True)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def training(self) -> LocalTraining:
-        return LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, mode=self.mode)
+        return LocalTraining(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            mode=self.mode,
+            optimizer=self.optimizer,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+        )
 
     def __str__(self) -> str:
         writer = f" writer {self.writer}" if self.writer else ""
@@ -102,11 +119,12 @@ def run_cell(
     *,
     data_root: Path | None = None,
     weights: Path | None = None,
+    own: LocalClient | None = None,
     watching: Callable[[Truth | None], Watch] = lambda _: Watch(),
     resume: Checkpoint | None = None,
 ) -> Outcome:
-    """Simulate, defend, observe, attack, score."""
-    scene = stage(cell, data_root=data_root)
+    """Simulate, defend, observe, attack, score. `own`: the client itself, where it cannot be found by its name."""
+    scene = stage(cell, data_root=data_root, own=own)
     attack = compose(cell)
     reset_peak_memory(cell.device)
     found = attack(scene.observation, seed=cell.seed, device=cell.device, watch=watching(scene.truth), resume=resume)
@@ -173,12 +191,16 @@ def _record(
         client["writer"] = scene.truth.batch.writer
     if cell.client is not None:
         client["id"] = cell.client
+    if cell.own is not None:
+        client["source"] = cell.own
     notes = {**scene.update.notes, **{k: v for k, v in found.notes.items() if k != "matching"}}
     if scene.truth is not None and scene.truth.batch.labels.dim() == 1:
         classes = seen.victim.classes
         notes["label_error"] = label_error(
             torch.bincount(found.labels, minlength=classes), torch.bincount(scene.truth.batch.labels, minlength=classes)
         )
+    if scene.findings:
+        notes["preflight"] = [finding.as_note() for finding in scene.findings]
     return {
         "key": cell.key,
         "dataset": cell.dataset,

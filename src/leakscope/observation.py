@@ -31,6 +31,8 @@ class Observation:
     knowledge: Knowledge
     declared_defense: str = "none"
     """What the client says it applied; an adaptive attacker may use it."""
+    more: tuple[Observation, ...] = ()
+    """Further rounds of the same client: the same images, seen from other weights."""
 
     def __repr__(self) -> str:
         return f"Observation({self.victim}, n={self.n}, {self.training}, {self.knowledge})"

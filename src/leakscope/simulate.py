@@ -14,11 +14,13 @@ from leakscope.data import Dataset
 from leakscope.defenses import parse_defense
 from leakscope.errors import InputError, Problem
 from leakscope.fusion import fuse, other_seeds, parse_fusion
-from leakscope.observation import Observation, check_update, guess, observe
-from leakscope.start import starting_weights
+from leakscope.local_client import LocalClient, load_client
+from leakscope.observation import Observation, guess, observe
+from leakscope.preflight import Finding, examine, refuse_errors, settings
+from leakscope.start import read_weights, starting_weights
 from leakscope.types import ClientBatch, Knowledge, Update
-from leakscope.update_file import read_truth, read_update
-from leakscope.victims import MODELS, Victim, build_victim
+from leakscope.update_file import RecordedUpdate, read_truth, read_update
+from leakscope.victims import MODELS, Victim, build_victim, restore_buffers
 
 if TYPE_CHECKING:
     from leakscope.cell import Cell
@@ -44,11 +46,17 @@ class Scene:
     truth: Truth | None
     update: Update
     """As it left the client, after defense and fusion."""
+    findings: tuple[Finding, ...] = ()
+    """What the look before the attack brought up; none of them an error."""
 
 
-def stage(cell: Cell, *, data_root: Path | None) -> Scene:
+def stage(cell: Cell, *, data_root: Path | None, own: LocalClient | None = None) -> Scene:
     """The scene of a cell."""
-    return recorded_scene(cell) if cell.update_file else simulated_scene(cell, data_root=data_root)
+    if cell.update_file:
+        return recorded_scene(cell)
+    if own is not None or cell.own:
+        return own_scene(cell, own or load_client(str(cell.own)))
+    return simulated_scene(cell, data_root=data_root)
 
 
 def simulated_scene(cell: Cell, *, data_root: Path | None) -> Scene:
@@ -73,7 +81,33 @@ def simulated_scene(cell: Cell, *, data_root: Path | None) -> Scene:
         declared_defense=cell.defense,
     )
     candidates = data.held_out(dataset, avoid=client.batch, count=CANDIDATES, seed=cell.seed)
-    return Scene(observation, Truth(client.batch, candidates), update)
+    findings = tuple(settings(client.training, client.victim.module, len(client.batch)))
+    return Scene(observation, Truth(client.batch, candidates), update, findings)
+
+
+def own_scene(cell: Cell, own: LocalClient) -> Scene:
+    """Train a client of the auditor's own, defend, observe."""
+    if own.fingerprint != cell.data_fingerprint:
+        raise InputError(
+            Problem(
+                f"the client {cell.own or own.name} is not the one that this run was planned with",
+                why="its images, labels, model or settings have changed, and results would be mixed",
+                fix="choose another --out",
+            )
+        )
+    client = own.client(cell.seed)
+    w0 = client.victim.weights() if cell.w0 == "own" else read_weights(Path(cell.w0), client.victim)
+    update = parse_defense(cell.defense).train(client, w0, seed=cell.seed)
+    observation = observe(
+        update,
+        client.victim,
+        knowledge=Knowledge(labels=cell.labels, auxiliary=cell.auxiliary),
+        normalisation=client.batch.normalisation,
+        labels=client.batch.labels,
+        declared_defense=cell.defense,
+    )
+    findings = (*settings(client.training, client.victim.module, len(own)), *own.findings())
+    return Scene(observation, Truth(client.batch, own.held_out()), update, findings)
 
 
 def make_client(cell: Cell, dataset: Dataset, seed: int, *, victim: Victim | None = None) -> Client:
@@ -84,45 +118,79 @@ def make_client(cell: Cell, dataset: Dataset, seed: int, *, victim: Victim | Non
     return Client(victim, batch, cell.training, seed)
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A recorded update with the model it belongs to, the truth where it is given, and what was found in it."""
+
+    recorded: RecordedUpdate
+    victim: Victim
+    truth: Truth | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def update(self) -> Update:
+        """Tensors in the model's own order and in single precision.
+
+        Files sort them by name, and sums depend on the order in the last digit.
+        """
+        update = self.recorded.update
+        return replace(
+            update,
+            w0={name: update.w0[name].float() for name in self.victim.sizes},
+            delta={name: update.delta[name].float() for name in self.victim.sizes},
+        )
+
+
+def open_recorded(path: Path, model: str, truth_file: Path | None = None) -> Opened:
+    """Read an update file and its truth file, and look at them before any attack."""
+    recorded = read_update(path)
+    victim = build_victim(model, shape=recorded.shape, classes=recorded.classes)
+    restore_buffers(victim, recorded.update.buffers)
+    truth = None
+    if truth_file is not None:
+        images, labels, candidates, name = read_truth(truth_file)
+        normalisation = recorded.normalisation or guess(recorded.shape[0])
+        truth = Truth(ClientBatch(images, labels, recorded.classes, normalisation, name), candidates)
+    findings = examine(recorded, victim, truth=None if truth is None else truth.batch)
+    return Opened(recorded, victim, truth, findings)
+
+
+def check_file(path: Path, *, model: str | None = None, truth_file: Path | None = None) -> tuple[Finding, ...]:
+    """Everything that a look at an update file brings up; a file that cannot be read is an error like any other."""
+    try:
+        return open_recorded(path, recorded_model(model, read_update(path).model), truth_file).findings
+    except InputError as refused:
+        return tuple(Finding("error", "file", problem) for problem in refused.problems)
+
+
 def recorded_scene(cell: Cell) -> Scene:
     """What a recorded update shows; scored only where the truth file is given."""
-    path = Path(str(cell.update_file))
-    recorded = read_update(path)
-    victim = build_victim(cell.model, shape=recorded.shape, classes=recorded.classes)
-    check_update(recorded.update, victim)
-    update = in_order(recorded.update, victim)
-    normalisation = recorded.normalisation or guess(recorded.shape[0])
-    truth, labels = None, recorded.labels
-    if cell.truth_file:
-        images, labels, candidates, name = read_truth(Path(cell.truth_file))
-        truth = Truth(ClientBatch(images, labels, recorded.classes, normalisation, name), candidates)
+    truth_file = Path(cell.truth_file) if cell.truth_file else None
+    rounds = [open_recorded(Path(p), cell.model, truth_file) for p in (str(cell.update_file), *cell.more_updates)]
+    findings = tuple(dict.fromkeys(finding for opened in rounds for finding in opened.findings))
+    refuse_errors(findings)
+    first, *more = (_observed(cell, opened) for opened in rounds)
+    return Scene(replace(first, more=tuple(more)), rounds[0].truth, rounds[0].update, findings)
+
+
+def _observed(cell: Cell, opened: Opened) -> Observation:
+    recorded, labels = opened.recorded, opened.recorded.labels if opened.truth is None else opened.truth.batch.labels
     if labels is None and cell.labels in ("known", "counts"):
         raise InputError(
             Problem(
-                f"{path.name} does not tell the labels",
+                f"{Path(str(cell.update_file)).name} does not tell the labels",
                 why="the attacker is granted what nobody wrote down",
                 fix="--labels recovered, or give the truth file with --truth",
             )
         )
-    observation = observe(
-        update,
-        victim,
-        knowledge=Knowledge(
-            labels=cell.labels, normalisation=recorded.normalisation is not None, auxiliary=cell.auxiliary
-        ),
-        normalisation=normalisation,
+    granted = Knowledge(labels=cell.labels, normalisation=recorded.normalisation is not None, auxiliary=cell.auxiliary)
+    return observe(
+        opened.update,
+        opened.victim,
+        knowledge=granted,
+        normalisation=recorded.normalisation or guess(recorded.shape[0]),
         labels=labels,
         declared_defense=recorded.defense,
-    )
-    return Scene(observation, truth, update)
-
-
-def in_order(update: Update, victim: Victim) -> Update:
-    """Tensors in the model's own order: files sort them by name, and sums depend on the order in the last digit."""
-    return replace(
-        update,
-        w0={name: update.w0[name] for name in victim.sizes},
-        delta={name: update.delta[name] for name in victim.sizes},
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -16,18 +17,23 @@ from leakscope.runs.executors import choose_executor
 
 
 @o.taking(o.CLIENT_OPTIONS, o.ATTACK_OPTIONS, o.RUN_OPTIONS)
-def audit(given: o.Given) -> None:
+def audit(
+    given: o.Given,
+    client: Annotated[
+        str | None, typer.Argument(metavar="[CLIENT]", help="a client of your own, by file and name: client.py:client")
+    ] = None,
+) -> None:
     """Simulate a client (or several), defend, attack, score, report: the main job."""
-    request = o.request(given)
+    request = o.request(given, client=client)
     cells = request.cells()
-    name = f"{request.dataset.partition(':')[0]}-{cells[0].key[:8]}"
+    name = f"{cells[0].dataset.partition(':')[0]}-{cells[0].key[:8]}"
     conclude(carry_out(cells, request, given, name=name), as_json=given["json"])
 
 
 def carry_out(cells: list[Cell], request: Request, given: o.Given, *, name: str) -> AuditResult:
     """Run the cells where the options say, into --out or else runs/NAME."""
     execute = choose_executor(given["executor"], workers=given["workers"], ray_address=given["ray_address"])
-    with showing(cells, quiet=given["json"]) as notice:
+    with showing(cells, quiet=given["json"], workers=given["workers"]) as notice:
         return run_cells(cells, given["out"] or Path("runs") / name, request, execute=execute, notice=notice)
 
 

@@ -28,6 +28,9 @@ Epochs = Annotated[int, _option("--epochs", help="local epochs E", panel=CLIENT)
 BatchSize = Annotated[int | None, _option("--batch-size", help="mini-batch B [min(10, n)]", panel=CLIENT)]
 Lr = Annotated[float, _option("--lr", help="local learning rate", panel=CLIENT)]
 Mode = Annotated[str, _option("--mode", help="client trains in eval | train mode", panel=CLIENT)]
+Optimizer = Annotated[str, _option("--optimizer", help="client trains with sgd | adam", panel=CLIENT)]
+Momentum = Annotated[float, _option("--momentum", help="of the client's sgd", panel=CLIENT)]
+WeightDecay = Annotated[float, _option("--weight-decay", help="of the client's optimiser", panel=CLIENT)]
 Clients = Annotated[int, _option("--clients", help="audit seeds seed .. seed+K-1", panel=CLIENT)]
 Seed = Annotated[int, _option("--seed", help="client, initial weights, batch order, dummy start", panel=CLIENT)]
 Writer = Annotated[str | None, _option("--writer", help="FEMNIST writer by value or name, or `pooled`", panel=CLIENT)]
@@ -74,6 +77,9 @@ CLIENT_OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "batch_size": (BatchSize, None),
     "lr": (Lr, 0.004),
     "mode": (Mode, "eval"),
+    "optimizer": (Optimizer, "sgd"),
+    "momentum": (Momentum, 0.0),
+    "weight_decay": (WeightDecay, 0.0),
     "clients": (Clients, 1),
     "seed": (Seed, 0),
     "writer": (Writer, None),

@@ -44,6 +44,7 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
             cell,
             data_root=places.data_root,
             weights=places.weights,
+            own=places.own,
             watching=watching,
             resume=run.checkpoint(cell.key),
         )

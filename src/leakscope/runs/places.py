@@ -1,9 +1,11 @@
-"""Where a worker finds data and metric weights."""
+"""Where a worker finds data, metric weights, and a client that was given as an object."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+
+from leakscope.local_client import LocalClient
 
 
 @dataclass(frozen=True)
@@ -12,3 +14,4 @@ class Places:
 
     data_root: Path | None = None
     weights: Path | None = None
+    own: LocalClient | None = None

@@ -85,6 +85,14 @@ def wrap(name: str, factory: Callable[[], nn.Module], *, shape: Shape, classes: 
     return Victim(name, module, shape, classes)
 
 
+def restore_buffers(victim: Victim, buffers: Weights) -> None:
+    """Put recorded batch-norm statistics into the victim; what does not fit is left as it was built."""
+    with torch.no_grad():
+        for name, value in victim.module.named_buffers():
+            if name in buffers and buffers[name].shape == value.shape:
+                value.copy_(buffers[name])
+
+
 def load_factory(reference: str) -> Factory:
     """`package.module:factory` or `path/to/file.py:factory`. Only ever called with a name the auditor typed."""
     if ":" not in reference:

@@ -1,0 +1,147 @@
+"""Keys, shapes, types: whether the file can be an update of this model at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from leakscope.errors import InputError, Problem
+from leakscope.observation import check_update
+from leakscope.preflight.finding import Finding, error, warning
+from leakscope.types import Weights
+from leakscope.update_file import RecordedUpdate
+from leakscope.victims import MODELS, Victim, build_victim
+
+PREFIXES = ("_module.", "module.", "_orig_mod.", "model.", "net.")
+"""What Opacus, DataParallel, torch.compile and wrappers put before every name."""
+LOSS = "cross_entropy"
+
+
+def structure(recorded: RecordedUpdate, victim: Victim) -> list[Finding]:
+    """Everything that keeps this update from being attacked with this model."""
+    whole = _prefix(recorded, victim) or _class_count(recorded, victim) or _misplaced(recorded, victim)
+    whole = whole or _other_model(recorded, victim)
+    found = [whole] if whole else [Finding("error", "tensors", problem) for problem in _problems(recorded, victim)]
+    return [*found, *_labels(recorded), *_loss(recorded), *_buffers(recorded, victim)]
+
+
+def _problems(recorded: RecordedUpdate, victim: Victim) -> tuple[Problem, ...]:
+    try:
+        check_update(recorded.update, victim)
+    except InputError as refused:
+        return refused.problems
+    return ()
+
+
+def _prefix(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
+    names = recorded.update.delta
+    for prefix in PREFIXES:
+        if names.keys() & victim.sizes.keys() or not all(name.startswith(prefix) for name in names):
+            continue
+        if {name.removeprefix(prefix) for name in names} == victim.sizes.keys():
+            return error(
+                "prefix",
+                f"every tensor name starts with {prefix!r}",
+                why="the state of a wrapper was recorded (Opacus, DataParallel, torch.compile), not that of the model",
+                fix=f"record the wrapped model's own tensors: drop {prefix!r} from the names",
+            )
+    return None
+
+
+def _class_count(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
+    """Only the first dimension of the last tensors differs, and it is the class count of the victim."""
+    sizes = {name: value.shape for name, value in recorded.update.delta.items()}
+    if sizes.keys() != victim.sizes.keys():
+        return None
+    odd = [name for name, size in victim.sizes.items() if sizes[name] != size]
+    rows = {sizes[name][0] for name in odd if len(sizes[name])}
+    if len(rows) != 1 or any(
+        victim.sizes[name][0] != victim.classes or sizes[name][1:] != victim.sizes[name][1:] for name in odd
+    ):
+        return None
+    (count,) = rows
+    return error(
+        "classes",
+        f"the file says {victim.classes} classes, its last layer has {count}",
+        fix=f"record it with classes={count}",
+    )
+
+
+def _misplaced(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
+    """All parameters are there, and more."""
+    extra = [name for name in recorded.update.delta if name not in victim.sizes]
+    if not extra or victim.sizes.keys() - recorded.update.delta.keys():
+        return None
+    buffers = [name for name in extra if name in victim.buffers()]
+    fix = (
+        "store batch-norm statistics and counters under buffers/"
+        if len(buffers) == len(extra)
+        else f"store the trained parameters of {victim.name} alone, without optimiser state or metrics"
+    )
+    return error(
+        "extra-keys", f"{len(extra)} tensors are no parameters of {victim.name}: {', '.join(extra[:3])}", fix=fix
+    )
+
+
+def _other_model(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
+    sizes = {name: value.shape for name, value in recorded.update.delta.items()}
+    same = sum(sizes.get(name) == size for name, size in victim.sizes.items())
+    if 2 * same > len(victim.sizes) and sizes.keys() == victim.sizes.keys():
+        return None
+    if same == len(victim.sizes):
+        return None
+    fits = [name for name in MODELS if name != victim.name and _sizes(name, recorded) == sizes]
+    return error(
+        "model",
+        f"this is not an update of {victim.name}: {same} of its {len(victim.sizes)} tensors are in the file",
+        fix=f"it fits --model {fits[0]}" if fits else "name the model that was trained: --model package.module:factory",
+    )
+
+
+def _sizes(name: str, recorded: RecordedUpdate) -> dict[str, torch.Size] | None:
+    try:
+        return build_victim(name, shape=recorded.shape, classes=recorded.classes).sizes
+    except (InputError, RuntimeError):
+        return None
+
+
+def _labels(recorded: RecordedUpdate) -> Iterator[Finding]:
+    labels, n = recorded.labels, recorded.update.n
+    if labels is None:
+        return
+    if len(labels) != n:
+        yield error("labels", f"{len(labels)} labels for n = {n} images", fix="record n and labels of the same client")
+    if labels.dim() == 1 and len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < recorded.classes:
+        low, high = int(labels.min()), int(labels.max())
+        yield error(
+            "labels",
+            f"labels go from {low} to {high} with {recorded.classes} classes",
+            fix=f"count classes from 0, or record classes={high + 1}",
+        )
+
+
+def _loss(recorded: RecordedUpdate) -> Iterator[Finding]:
+    if recorded.loss != LOSS:
+        yield error(
+            "loss",
+            f"the client trained with {recorded.loss!r}",
+            why="the attacks differentiate the client's own loss: softmax cross-entropy",
+            fix=f"record loss={LOSS!r} if that is what it was; no other loss can be attacked",
+        )
+
+
+def _buffers(recorded: RecordedUpdate, victim: Victim) -> Iterator[Finding]:
+    wanted, given = victim.buffers(), recorded.update.buffers
+    missing = [name for name, value in wanted.items() if _shape(given, name) != value.shape]
+    if missing and recorded.update.training.mode == "eval":
+        yield warning(
+            "buffers",
+            f"{len(missing)} buffers of {victim.name} are not in the file: {missing[0]}",
+            why="in eval mode the batch norms use their stored statistics; those of a fresh model are used instead",
+            fix="store them under buffers/<name>",
+        )
+
+
+def _shape(tensors: Weights, name: str) -> torch.Size | None:
+    return tensors[name].shape if name in tensors else None
