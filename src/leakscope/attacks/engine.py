@@ -14,6 +14,7 @@ from torch import Tensor
 
 from leakscope.attacks.changes import Adaptation, Renewal
 from leakscope.attacks.checkpoints import Checkpoint, checkpoint, unpack
+from leakscope.attacks.copies import merge
 from leakscope.attacks.direction import Direction, Evaluated, Gradient, Gradients
 from leakscope.attacks.images import Images, Pixels
 from leakscope.attacks.known import Known, Variable
@@ -65,7 +66,7 @@ class Attack:
         """Run all restarts; `resume` continues from a checkpoint that `watch.keep` was given."""
         watch = watch or Watch()
         observation, labelling = find_labels(observation)
-        attack, known, notes = self._adapt(Known.of(observation, torch.device(device)))
+        attack, known, notes = self.adapt(Known.of(observation, torch.device(device)))
         resume = dict(resume or {})
         attack = replace(attack, iterations=resume.get("iterations", attack.iterations))
         champion: Reconstruction | None = unpack(resume.get("champion"))
@@ -82,7 +83,8 @@ class Attack:
         assert champion is not None
         return replace(champion, notes={**notes, **champion.notes})
 
-    def _adapt(self, known: Known) -> tuple[Attack, Known, dict[str, object]]:
+    def adapt(self, known: Known) -> tuple[Attack, Known, dict[str, object]]:
+        """The composition after its adaptations have looked at the observation, with their notes."""
         attack: Attack = self
         notes: dict[str, object] = {}
         for adaptation in self.adaptations:
@@ -107,7 +109,7 @@ class Descent:
         self.attack, self.labelling = attack, labelling
         self.ready = ready or Prepared()
         known = self.ready.known(known)
-        self.declared = _declare(attack, known, seed)
+        self.declared = declare(attack, known, seed)
         self.know(known)
         self.v = {name: variable.start.clone() for name, variable in self.declared.items()}
         rates = {name: declared.lr for name, declared in self.declared.items()}
@@ -129,7 +131,9 @@ class Descent:
     def images(self) -> Tensor:
         """(N, C, H, W) in [0, 1]."""
         with torch.no_grad():
-            return self.known.normalisation.invert(self.attack.images.decode(self.v, self.known)).clamp(0, 1)
+            x = self.attack.images.decode(self.v, self.known)
+            x = x if len(x) == self.known.n else merge(x, self.known.n)
+            return self.known.normalisation.invert(x).clamp(0, 1)
 
     def labels(self) -> Tensor:
         known = self.known.labels
@@ -288,7 +292,7 @@ class Descent:
         return before - now < self.attack.early_stop * abs(before)
 
 
-def _declare(attack: Attack, known: Known, seed: int) -> dict[str, Variable]:
+def declare(attack: Attack, known: Known, seed: int) -> dict[str, Variable]:
     """All variables of all parts."""
     start = stream(seed, "dummy start")
     declared = {**attack.images.variables(known, start), **attack.surrogate.variables(known)}

@@ -23,9 +23,13 @@ class Images(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Pixels:
-    """Every pixel is free inside the box that black and white span; starts from clamped normal noise."""
+    """Every pixel is free inside the box that black and white span; starts from clamped normal noise.
+
+    The constant `start` (N, C, H, W), where there is one, is where it starts instead.
+    """
 
     lr: float = 1.0
+    box: bool = True
 
     def variables(self, known: Known, generator: torch.Generator) -> dict[str, Variable]:
         low, high = known.normalisation.box(known.w0)
@@ -33,8 +37,9 @@ class Pixels:
         def keep(x: Tensor) -> Tensor:
             return x.copy_(torch.maximum(torch.minimum(x, high), low))
 
-        noise = torch.randn(known.n, *known.shape, generator=generator)
-        return {"x": Variable(keep(noise.to(known.w0)), self.lr, project=keep)}
+        noise = torch.randn(known.n, *known.shape, generator=generator).to(known.w0)
+        start = known.constants.get("start", noise).clone()
+        return {"x": Variable(keep(start) if self.box else start, self.lr, project=keep if self.box else None)}
 
     def decode(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
         return v["x"]

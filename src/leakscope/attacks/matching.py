@@ -125,6 +125,9 @@ class Masked(Wrapped):
         keep = known.constants["mask"]
         return cosine_distance(keep * g, keep * known.delta)
 
+    def loss(self, g: Tensor, known: Known) -> Tensor:
+        return self.inner.loss(known.constants["mask"] * g, known)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Imitating(Wrapped):
@@ -133,10 +136,16 @@ class Imitating(Wrapped):
     defenses: tuple[Imitable, ...]
 
     def distance(self, g: Tensor, known: Known) -> Tensor:
+        return cosine_distance(self._defended(g, known), known.delta)
+
+    def loss(self, g: Tensor, known: Known) -> Tensor:
+        return self.inner.loss(self._defended(g, known), known)
+
+    def _defended(self, g: Tensor, known: Known) -> Tensor:
         dummy, seen = known.split(g), known.split(known.delta)
         for defense in self.defenses:
             dummy = defense.imitate(dummy, seen)
-        return cosine_distance(torch.cat([value.reshape(-1) for value in dummy.values()]), known.delta)
+        return torch.cat([value.reshape(-1) for value in dummy.values()])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,9 @@ class Watch:
     def tick(self, iteration: int, iterations: int) -> None:
         """After every iteration."""
 
+    def prepare(self, what: str, done: int, total: int) -> None:
+        """While the attack prepares its first iteration, e.g. after every candidate of a search."""
+
     def keep(self, checkpoint: Callable[[], dict[str, Any]]) -> None:
         """After every iteration: may take a checkpoint to continue from."""
 

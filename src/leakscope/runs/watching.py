@@ -62,6 +62,9 @@ class CellWatch(Watch):
             self.told = now
             self.tell("progress", iteration=iteration, iterations=iterations)
 
+    def prepare(self, what: str, done: int, total: int) -> None:
+        self.tell("preparing", what=what, done=done, total=total)
+
     def tell(self, event: str, **facts: object) -> None:
         shown: dict[str, Any] = {name: value for name, value in self.latest.items() if name in SHOWN}
         fact: dict[str, Any] = {"event": event, "key": self.key, **shown, **facts}

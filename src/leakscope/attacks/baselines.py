@@ -1,0 +1,201 @@
+"""The methods to compare with: classics, untrained generators, the simulation attack. See docs/baselines.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from leakscope.attacks import recipes
+from leakscope.attacks.changes import Adaptation
+from leakscope.attacks.copies import EpochCopies, OrderInvariance
+from leakscope.attacks.direction import Direction, Gradient, GradientRegularisation, Signed
+from leakscope.attacks.engine import Attack
+from leakscope.attacks.generators.base import WidthByDevice
+from leakscope.attacks.generators.fedleak import UntrainedGenerator
+from leakscope.attacks.generators.gi_nas import Search, SearchedGenerator
+from leakscope.attacks.images import Pixels
+from leakscope.attacks.known import Known
+from leakscope.attacks.matching import Cosine
+from leakscope.attacks.partial import PartialTopR, SquaredError
+from leakscope.attacks.priors import TotalVariation
+from leakscope.attacks.surrogate import Linear, Start, Surrogate
+from leakscope.attacks.transformers import SmallSteps
+from leakscope.attacks.unrolled import Trainable, Unrolled
+from leakscope.attacks.warm_start import StartFrom
+
+State = Literal["w0", "sme"]
+STATES: dict[str, Callable[[], Surrogate]] = {"w0": Start, "sme": Linear}
+SIGNS: dict[str, Direction] = {"none": Gradient(), "hard": Signed(), "soft": Signed(soft=True)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetLabels:
+    """Labels are optimised with the images, even where they were granted."""
+
+    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+        return attack, replace(known, labels=None), {"labels": "optimised with the images; granted ones were not used"}
+
+
+def dlg(
+    *,
+    lr: float = 1.0,
+    optimiser: Literal["lbfgs", "adam"] = "lbfgs",
+    labels: Literal["soft", "granted"] = "soft",
+) -> Attack:
+    """Deep Leakage from Gradients (Zhu, Liu, Han 2019): squared error of the gradient at w0, labels optimised too."""
+    return Attack(
+        name="dlg",
+        images=Pixels(lr=lr, box=False),
+        surrogate=Start(),
+        matching=SquaredError(),
+        priors=(TotalVariation(weight=0.0),),
+        adaptations=(ForgetLabels(),) if labels == "soft" else (),
+        optimiser=optimiser,
+        schedule="constant",
+    )
+
+
+def ig_official(
+    *, lr: float = 0.1, tv: float = 1e-4, signed: Literal["none", "hard", "soft"] = "hard", schedule: str = "paper"
+) -> Attack:
+    """Inverting Gradients (Geiping et al. 2020) with its authors' settings: signs of the gradient, rate 0.1, decay.
+
+    `tv` is in their convention, mean |dx| + mean |dy|: twice ours.
+    """
+    return Attack(
+        name="ig-official",
+        images=Pixels(lr=lr),
+        surrogate=Start(),
+        matching=Cosine(),
+        priors=(TotalVariation(weight=2 * tv),),
+        direction=SIGNS[signed],
+        schedule=schedule,
+    )
+
+
+def fedleak(
+    *,
+    lr: float = 1e-2,
+    ratio: float = 0.5,
+    by: Literal["dummy", "target"] = "dummy",
+    blend: float = 0.3,
+    probe: Literal["optimizer", "ascent"] = "optimizer",
+    signed: bool = True,
+    tv: float = 1e-5,
+    width: int | None = None,
+    state: State = "w0",
+    schedule: str = "cosine",
+) -> Attack:
+    """FedLeak (Fan et al. 2025): partial matching, gradient regularisation, an untrained generator."""
+    return Attack(
+        name="fedleak",
+        images=UntrainedGenerator(lr=lr, width=width),
+        surrogate=STATES[state](),
+        matching=PartialTopR(ratio=ratio, by=by),
+        priors=(TotalVariation(weight=2 * tv),),
+        adaptations=(WidthByDevice(cpu=32),),
+        optimiser="adamw",
+        direction=GradientRegularisation(blend=blend, probe=probe, signed=signed),
+        schedule=schedule,
+    )
+
+
+def fedleak_pixel(
+    *,
+    lr: float = 0.1,
+    ratio: float = 0.5,
+    by: Literal["dummy", "target"] = "dummy",
+    blend: float = 0.7,
+    radius: float = 1e-3,
+    tv: float = 1e-5,
+    state: State = "w0",
+    schedule: str = "cosine",
+) -> Attack:
+    """FedLeak's matching and gradient regularisation on pixels, with the probe up the gradient."""
+    return Attack(
+        name="fedleak-pixel",
+        images=Pixels(lr=lr),
+        surrogate=STATES[state](),
+        matching=PartialTopR(ratio=ratio, by=by),
+        priors=(TotalVariation(weight=2 * tv),),
+        direction=GradientRegularisation(blend=blend, probe="ascent", radius=radius, signed=False),
+        schedule=schedule,
+    )
+
+
+def gi_nas(
+    *,
+    lr: float = 1e-3,
+    candidates: int | None = None,
+    signed: bool = True,
+    tv: float = 0.0,
+    width: int | None = None,
+    state: State = "w0",
+    schedule: str = "constant",
+) -> Attack:
+    """GI-NAS (Yu et al. 2025): an untrained generator whose architecture is searched without training."""
+    return Attack(
+        name="gi-nas",
+        images=SearchedGenerator(lr=lr, width=width),
+        surrogate=STATES[state](),
+        matching=Cosine(),
+        priors=(TotalVariation(weight=tv),),
+        adaptations=(WidthByDevice(cpu=32), SearchByDevice(count=candidates)),
+        direction=Signed() if signed else Gradient(),
+        schedule=schedule,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchByDevice:
+    """200 candidates on an accelerator, 20 on a CPU, where nobody said how many."""
+
+    count: int | None = None
+
+    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+        count = self.count or (20 if known.w0.device.type == "cpu" else 200)
+        return replace(attack, preparation=Search(count=count)), known, {}
+
+
+FIRST: dict[str, Callable[[], Attack]] = {
+    "ig": recipes.ig,
+    "sme": recipes.sme,
+    "nl-sme": recipes.nl_sme,
+    "span-sme": recipes.span_sme,
+    "dlg": dlg,
+    "ig-official": ig_official,
+    "fedleak": fedleak,
+    "fedleak-pixel": fedleak_pixel,
+    "gi-nas": gi_nas,
+}
+
+
+def unrolled(
+    *,
+    steps: Literal["full", "epochs", "coarse"] = "coarse",
+    count: int | None = None,
+    lr: float = 1.0,
+    tv: float = 0.01,
+    start: Literal["noise", "ig", "sme", "nl-sme", "span-sme", "dlg", "ig-official", "fedleak", "gi-nas"] = "noise",
+    share: float = 0.6,
+    copies: bool = False,
+    order_weight: float = 1000.0,
+    schedule: str = "paper",
+) -> Attack:
+    """The simulation attack (Dimitrov et al. 2022): differentiates through the client's training, whole or coarse.
+
+    `copies`: an own set of dummy images for every epoch, tied by an order-invariant prior. `start`: the attack that
+    gets the first `share` of the iterations.
+    """
+    priors = (TotalVariation(weight=tv), *((OrderInvariance(weight=order_weight),) if copies else ()))
+    first: tuple[Adaptation, ...] = () if start == "noise" else (StartFrom(attack=FIRST[start](), share=share),)
+    return Attack(
+        name="unrolled",
+        images=EpochCopies(lr=lr) if copies else Pixels(lr=lr),
+        surrogate=Unrolled(steps=steps, count=count),
+        matching=Cosine(),
+        priors=priors,
+        adaptations=(Trainable(), SmallSteps(), *first),
+        schedule=schedule,
+    )

@@ -1,0 +1,1 @@
+"""Images as the output of an untrained network with a fixed random input: its weights are what is optimised."""

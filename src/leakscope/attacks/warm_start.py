@@ -1,0 +1,92 @@
+"""Start an attack from what another one has found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from leakscope.attacks.known import Known
+from leakscope.attacks.preparation import Keep, Prepared
+from leakscope.attacks.watch import Watch
+
+if TYPE_CHECKING:
+    from leakscope.attacks.engine import Attack, Descent
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartFrom:
+    """Gives the share `share` of the iterations to another attack."""
+
+    attack: Attack
+    share: float = 0.6
+
+    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+        first = min(max(1, round(self.share * attack.iterations)), attack.iterations - 1)
+        if first < 1:
+            return attack, known, {"start": "noise, because one iteration cannot be shared"}
+        note = {"start": f"{self.attack.name} for the first {first} of {attack.iterations} iterations"}
+        ratio = first / (attack.iterations - first)
+        warm = WarmStart(attack=self.attack, ratio=ratio)
+        return replace(attack, iterations=attack.iterations - first, preparation=warm), known, note
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmStart:
+    """Runs another attack first; its images become the constant `start`, labels that it learned `start_y`."""
+
+    attack: Attack
+    ratio: float
+    """Its iterations as a multiple of those of the attack it prepares."""
+
+    def __call__(
+        self, attack: Attack, known: Known, *, seed: int, watch: Watch, before: Prepared | None, keep: Keep
+    ) -> Prepared:
+        from leakscope.attacks.engine import Descent  # the engine runs preparations, this one runs the engine
+
+        first, seen, notes = self.attack.adapt(known)
+        first = replace(first, iterations=max(1, round(self.ratio * attack.iterations)), history=attack.history)
+        run = Descent(first, seen, None, seed=seed, state=before.state if before else None)
+        done = run.go(Ahead(watch, attack.iterations, lambda: keep(lambda: so_far(run, notes, finished=False))), dict)
+        return so_far(run, notes, finished=done.status != "interrupted")
+
+
+def so_far(run: Descent, notes: Mapping[str, object], *, finished: bool) -> Prepared:
+    """What the first attack has found."""
+    constants = {"start": run.attack.images.decode(run.v, run.known).detach()}
+    if "y" in run.v:
+        constants["start_y"] = run.v["y"].detach().clone()
+    return Prepared(
+        constants=constants,
+        iterations=run.iteration,
+        seconds=run.seconds,
+        rows=tuple(run.rows),
+        notes={"first_attack": dict(notes)} if notes else {},
+        finished=finished,
+        state=None if finished else run.pack(),
+    )
+
+
+class Ahead(Watch):
+    """Shows the first attack as the first part of the whole."""
+
+    def __init__(self, watch: Watch, more: int, kept: Callable[[], None]) -> None:
+        self.watch, self.more, self.kept = watch, more, kept
+
+    def look(self, row: Mapping[str, float], images: Tensor, labels: Tensor) -> Mapping[str, float]:
+        return self.watch.look(row, images, labels)
+
+    def tick(self, iteration: int, iterations: int) -> None:
+        self.watch.tick(iteration, iterations + self.more)
+
+    def prepare(self, what: str, done: int, total: int) -> None:
+        self.watch.prepare(what, done, total)
+
+    def keep(self, checkpoint: Callable[[], dict[str, Any]]) -> None:
+        del checkpoint
+        self.kept()
+
+    def stop(self) -> bool:
+        return self.watch.stop()
