@@ -4,16 +4,25 @@ Three steps: train in rounds with the recorder on, attack what was recorded, wri
 """
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
 from leakscope import data
+from leakscope.cli import app
 from leakscope.integrations.flower_local import run_app
 
 HERE = Path(__file__).parent
+
+
+def leakscope(*arguments: object) -> None:
+    """The command line, in this process."""
+    print("$ leakscope", *arguments, flush=True)
+    if code := app([str(argument) for argument in arguments], standalone_mode=False):
+        sys.exit(code)
+
+
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--updates", type=Path, default=HERE / "updates", help="where the recorder writes")
 parser.add_argument("--out", type=Path, default=Path("runs/flower"), help="the run folder")
@@ -32,10 +41,18 @@ run_app(HERE, clients=2, run_config={**settings, **({"num-server-rounds": 1} if 
 
 print("2. attack what was recorded", flush=True)
 files = sorted(options.updates.glob("*.update.safetensors"))
-iterations = "5" if options.quick else "150"
-attack = ["attack", *map(str, files), "--truth", str(options.updates), "--model", f"{HERE}/quickstart/task.py:Net"]
-attack += ["--iterations", iterations, "--workers", "2", "--out", str(options.out)]
-subprocess.run([sys.executable, "-m", "leakscope", *attack], check=True)
+effort = ["--iterations", "5"] if options.quick else ["--iterations", "200", "--workers", "2"]
+leakscope(
+    "attack",
+    *files,
+    "--truth",
+    options.updates,
+    "--model",
+    HERE / "quickstart/task.py:Net",
+    "--out",
+    options.out,
+    *effort,
+)
 
 print("3. the report, again at any time from the run folder alone", flush=True)
-subprocess.run([sys.executable, "-m", "leakscope", "report", str(options.out)], check=True)
+leakscope("report", options.out)
