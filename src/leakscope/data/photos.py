@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,8 +35,12 @@ PHOTOS: dict[str, tuple[str, str, tuple[float, ...]]] = {
 """Label -> the installed package, the file inside it, and how closely to look."""
 
 
+@cache
 def read_photos() -> Samples:
-    """60 views of each photograph, (540, 32, 32, 3); the label says which. No network, no randomness."""
+    """60 views of each photograph, (540, 32, 32, 3); the label says which. No network, no randomness.
+
+    Cut once per process: it takes longer than most other things that a small audit does.
+    """
     views = [_richest(_views(_open(package, file), zooms)) for package, file, zooms in PHOTOS.values()]
     labels = np.repeat(np.arange(len(PHOTOS)), [len(some) for some in views])
     return Samples(np.concatenate(views), labels, label_names=tuple(PHOTOS))
