@@ -34,6 +34,7 @@ class Shrink:
 DEFENSES["shrink"] = Shrink
 
 result = leakscope.audit(
+    model="cnn-mnist",
     n=4 if QUICK else 10,
     epochs=1 if QUICK else 10,
     iterations=2 if QUICK else 200,

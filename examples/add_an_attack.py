@@ -19,6 +19,7 @@ def smooth_sme(*, tv: float = 0.05) -> Attack:
 ATTACKS["smooth-sme"] = AttackInfo(smooth_sme, "mine", "w0, update, labels", "1x")
 
 result = leakscope.audit(
+    model="cnn-mnist",
     n=4 if QUICK else 10,
     epochs=1 if QUICK else 10,
     iterations=2 if QUICK else 200,

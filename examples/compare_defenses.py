@@ -12,6 +12,7 @@ DEFENSES = ("none", "clip:bound=0.1", "sparsify:rate=0.9", "gaussian:std=0.1", "
 
 result = leakscope.audit(
     dataset="photos",
+    model="cnn-mnist",
     n=4 if QUICK else 10,
     epochs=1 if QUICK else 10,
     iterations=2 if QUICK else 200,
