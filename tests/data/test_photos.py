@@ -43,10 +43,12 @@ def test_the_normalisation_is_theirs(photos: Dataset) -> None:
 
 
 def test_always_the_same(photos: Dataset) -> None:
+    module.read_photos.cache_clear()
     assert load("photos").fingerprint == photos.fingerprint
 
 
 def test_a_stripped_installation_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    module.read_photos.cache_clear()
     monkeypatch.setitem(PHOTOS, "cat", ("skimage", "data/no_such_picture.png", module.ZOOMS))
     with pytest.raises(InputError, match="force-reinstall scikit-image"):
         load("photos")
