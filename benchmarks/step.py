@@ -64,7 +64,7 @@ def plain_step(known: Known) -> Callable[[], object]:
 
 
 def descent(name: str, observation: Observation) -> Descent:
-    attack, known, _ = ATTACKS[name]()._adapt(Known.of(observation, torch.device("cpu")))
+    attack, known, _ = ATTACKS[name]().adapt(Known.of(observation, torch.device("cpu")))
     return Descent(attack, known, None, seed=0, state=None)
 
 

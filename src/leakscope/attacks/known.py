@@ -23,6 +23,7 @@ class Variable:
     """A tensor that the optimiser moves, declared by the part that owns it."""
 
     start: Tensor
+    """Copied before it moves, so that a constant may be given as one number, expanded."""
     lr: float
     ridge: float = 0.0
     """Weight of its squared norm in the objective: lambda_p of eq. 7, lambda_d of eq. 10."""

@@ -24,7 +24,10 @@ class Matching(Protocol):
         """What it lets the optimiser move."""
 
     def calibrate(self, v: Variables, g: Tensor) -> Tensor:
-        """The dummy update (p,) as it is compared: a diagonal map, which also pulls slopes back to the update."""
+        """The dummy update (p,) as it is compared: a diagonal map, which also pulls slopes back to the update.
+
+        It may work in place.
+        """
 
     def distance(self, g: Tensor, known: Known) -> Tensor:
         """L_sim: 0 for parallel updates."""
@@ -81,10 +84,11 @@ class Calibrated(Cosine):
         def keep(d: Tensor) -> Tensor:
             return d.clamp_(1 / self.bound - 1, self.bound - 1)
 
-        return {"d": Variable(torch.zeros_like(known.delta), self.lr_d, ridge=self.lambda_d, project=keep)}
+        start = known.delta.new_zeros(()).expand_as(known.delta)
+        return {"d": Variable(start, self.lr_d, ridge=self.lambda_d, project=keep)}
 
     def calibrate(self, v: Variables, g: Tensor) -> Tensor:
-        return torch.addcmul(g, v["d"], g)
+        return g.addcmul_(v["d"], g)
 
     def pull(self, v: Variables, g: Tensor, slope: Tensor) -> dict[str, Tensor]:
         """dL/dd = g * dL/d(d * g), and slope = d * dL/d(d * g) with d >= 1 / bound."""

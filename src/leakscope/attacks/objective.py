@@ -54,14 +54,15 @@ class Objective:
         )
         passes = Passes(known, self.calculus, self.chunk)
         seen, pull_net = self.surrogate.linearise(v, known, inputs, passes)
-        g = known.join(seen[: len(known.sizes)])
-        loss, slope, terms = self._compare(v, g)
+        update = seen[: len(known.sizes)]
+        loss, slope, terms = self._compare(v, known.join(update))
         prior, (x_slope, *extra_slopes) = self._weigh(v, (inputs[0], *seen[len(known.sizes) :]), progress)
 
         found = pull_net((*known.split(slope).values(), *extra_slopes))
         x_slope = x_slope + found[0]
         gradients = dict(zip(free, pull_inputs((x_slope, *found[1 : len(inputs)])), strict=True))
-        gradients |= self.matching.pull(v, g, slope)
+        if self.matching.moves:
+            gradients |= self.matching.pull(v, known.join(update), slope)
         if self.surrogate.moves:
             gradients |= self.surrogate.pull(v, known, known.join(found[len(inputs) :]))
         return gradients, self._add_ridges(v, gradients, loss + prior), terms
@@ -72,13 +73,13 @@ class Objective:
         return (x,) if self.known.labels is not None else (x, torch.softmax(v["y"], dim=1))
 
     def _compare(self, v: Variables, g: Tensor) -> tuple[Tensor, Tensor, Terms]:
-        """The matching loss, its gradient with respect to the dummy update (p,), and L_sim with and without d."""
+        """The matching loss, its gradient with respect to the dummy update g (p,), and L_sim with and without d."""
         matching, known = self.matching, self.known
-        seen = matching.calibrate(v, g)
-        (loss,), pull = self.calculus.linearise(lambda seen: (matching.loss(seen, known),), (seen,))
+        raw = matching.distance(g, known)
+        g = matching.calibrate(v, g)
+        l_sim = matching.distance(g, known) if matching.moves else raw
+        (loss,), pull = self.calculus.linearise(lambda g: (matching.loss(g, known),), (g,))
         (slope,) = pull((torch.ones_like(loss),))
-        l_sim = matching.distance(seen, known)
-        raw = matching.distance(g, known) if matching.moves else l_sim
         return loss, matching.calibrate(v, slope), {"l_sim": l_sim, "l_sim_raw": raw}
 
     def _weigh(self, v: Variables, seen: Tensors, progress: Tensor) -> tuple[Tensor, Tensors]:

@@ -101,7 +101,8 @@ class Bezier(Linear):
     lr_p: float = 1e-3
 
     def variables(self, known: Known) -> dict[str, Variable]:
-        return {**super().variables(known), "p1": Variable(torch.zeros_like(known.w0), self.lr_p, ridge=self.lambda_p)}
+        p1 = Variable(known.w0.new_zeros(()).expand_as(known.w0), self.lr_p, ridge=self.lambda_p)
+        return {**super().variables(known), "p1": p1}
 
     def state(self, v: Variables, known: Known) -> Tensor:
         """w_t of eq. 6, (p,)."""
