@@ -1,11 +1,15 @@
 """The span of the private features, and unmixing inside it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 import torch
 
-from leakscope.attacks.known import Known
+from leakscope.attacks.drift import Straighten, drift, layer_update, row_space, twins
+from leakscope.attacks.engine import Attack
+from leakscope.attacks.known import Dummy, Known
+from leakscope.attacks.matching import Masked
 from leakscope.attacks.recipes import nl_sme, span_sme
 from leakscope.attacks.span import FeatureSpan, FollowSpan, SpanImages, sees_raw_image
 from leakscope.attacks.unmix import Mixture, Unmix, fill_pages, page_value
@@ -36,32 +40,89 @@ def test_the_update_of_the_first_layer_has_rank_n_and_holds_the_images(model):
     assert float((x - x @ basis @ basis.T).norm() / x.norm()) < 1e-3
 
 
+def follow(client_known: Known, attack: Attack | None = None) -> tuple[Attack, Known, Mapping[str, object]]:
+    return FollowSpan(otherwise=nl_sme())(attack or span_sme(), client_known)
+
+
+def outside(known: Known, x: torch.Tensor) -> float:
+    """R_span of images."""
+    dummy = Dummy((), torch.zeros(()), None)
+    return float(FeatureSpan(weight=1)({}, x, dummy, known, torch.tensor(1.0)))
+
+
 def test_the_features_of_the_private_images_lie_in_the_span_behind_convolutions():
     client = tiny_client(n=6, epochs=4, lr=0.01)
-    attack, known, notes = FollowSpan()(nl_sme(), known_of(client))
+    attack, known, notes = follow(known_of(client))
     assert isinstance(attack.priors[-1], FeatureSpan)
-    assert "prior of weight 3" in notes["span"]
+    assert str(notes["span"]).startswith("prior")
     x = client.batch.normalisation.apply(client.batch.images)
     other = x.flip(-1) + torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
-    values = []
-    for images in (x, other):
-        dummy = known.gradient(known.split(known.w0), images, client.batch.labels)
-        values.append(float(FeatureSpan(weight=1)({}, images, dummy, known, torch.tensor(1.0)).detach()))
-    assert values[0] < 0.01 < values[1]
-    assert float(FeatureSpan()({}, x, dummy, known, torch.tensor(0.05)).detach()) == 0
+    assert outside(known, x) < 0.01 < outside(known, other)
+    dummy = Dummy((), torch.zeros(()), None)
+    assert float(FeatureSpan()({}, x, dummy, known, torch.tensor(0.05))) == 0
 
 
-def test_a_blurred_span_steps_back():
-    client = tiny_client(n=4)
-    known = known_of(client)
-    noisy = replace(known, delta=known.delta + known.delta.std() * torch.randn(known.delta.shape))
-    attack, _, _ = FollowSpan()(nl_sme(), noisy)
-    assert attack.priors[-1].weight < 0.1
+def test_without_its_drift_the_update_holds_the_features_of_the_mid_model_exactly():
+    client = tiny_client(n=6, epochs=5, batch_size=6, lr=0.05)
+    _, known, _ = FollowSpan(otherwise=nl_sme(), margin=0)(span_sme(), known_of(client))
+    x = client.batch.normalisation.apply(client.batch.images)
+    straight = row_space(layer_update(known) - drift(known, x, client.batch.labels), 6)[0]
+    exact = replace(known, constants={"span": straight.to(known.w0)})
+    assert outside(exact, x) < 1e-9 < 1e-6 < outside(known, x)
+
+
+def test_a_rough_reconstruction_in_another_order_is_enough_to_straighten():
+    client = tiny_client(n=6, epochs=20, batch_size=3, lr=0.02)
+    _, known, _ = follow(known_of(client))
+    x = client.batch.normalisation.apply(client.batch.images)
+    rough = x + 0.05 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    memory: dict[str, torch.Tensor] = {}
+    labelled = replace(known, labels=client.batch.labels)
+    assert Straighten(part_twins=0)({"x": rough}, labelled, memory) == {}
+    assert outside(replace(known, constants=memory), x) < 0.7 * outside(known, x)
+
+
+def test_of_two_dummies_on_one_image_the_second_begins_anew():
+    client = tiny_client(n=6, epochs=4, lr=0.01)
+    _, known, _ = follow(known_of(client))
+    x = torch.randn(6, 1, 12, 12, generator=torch.Generator().manual_seed(0))
+    x[4] = x[2] + 0.01
+    assert twins(x) == [4]
+    renewed = Straighten()({"x": x}, known, {})["x"]
+    assert [i for i in range(6) if not torch.equal(renewed[i], x[i])] == [4]
+    assert twins(renewed) == []
+
+
+def noisy(known: Known) -> Known:
+    generator = torch.Generator().manual_seed(0)
+    return replace(known, delta=known.delta + known.delta.std() * torch.randn(known.delta.shape, generator=generator))
+
+
+def test_where_the_span_is_blurred_it_is_nl_sme():
+    known = noisy(known_of(tiny_client(n=4)))
+    attack, _, notes = follow(known)
+    nl = nl_sme()
+    assert replace(attack, name="nl-sme", adaptations=nl.adaptations) == nl
+    assert "nl-sme instead" in str(notes["span"])
+
+
+def test_too_many_images_for_the_layer_leave_no_span():
+    client = tiny_client(n=6, batch_size=6)
+    known = replace(known_of(client), n=100)
+    assert "too few for N=100" in str(follow(known)[2]["span"])
+
+
+def test_the_asked_number_of_iterations_is_kept_and_so_is_the_mask():
+    known = noisy(known_of(tiny_client(n=4)))
+    masked = replace(span_sme(), iterations=40, matching=Masked(inner=span_sme().matching))
+    attack, _, _ = follow(known, masked)
+    assert attack.iterations == 40
+    assert attack.matching == Masked(inner=nl_sme().matching)
 
 
 def test_exact_spans_are_searched_from_inside_with_the_straight_line():
     client = tiny_client(model="mlp", n=6, epochs=4, lr=0.05)
-    attack, known, _ = FollowSpan()(span_sme(), known_of(client))
+    attack, known, _ = follow(known_of(client))
     assert isinstance(attack.images, SpanImages)
     assert isinstance(attack.renewal, Unmix)
     assert known.constants["span"].shape == (144, 6)
@@ -70,7 +131,7 @@ def test_exact_spans_are_searched_from_inside_with_the_straight_line():
 def mixture(n: int = 8) -> tuple[Client, Known, torch.Tensor]:
     """A wide ReLU layer on raw images; the true coordinates of the images in the span."""
     client = tiny_client(model="mlp", n=n, epochs=6, lr=0.05, batch_size=4)
-    _, known, _ = FollowSpan()(span_sme(), known_of(client))
+    _, known, _ = follow(known_of(client))
     x = client.batch.normalisation.apply(client.batch.images).flatten(1).double()
     return client, known, x @ known.constants["span"].double()
 
@@ -114,7 +175,7 @@ def test_a_page_is_found_and_filled():
         normalisation=client.batch.normalisation,
         labels=client.batch.labels,
     )
-    _, known, _ = FollowSpan()(span_sme(), Known.of(seen, torch.device("cpu")))
+    _, known, _ = follow(Known.of(seen, torch.device("cpu")))
     basis = known.constants["span"].double()
     x = client.batch.normalisation.apply(client.batch.images).flatten(1).double()
     truth = x @ basis
@@ -131,10 +192,11 @@ def test_photographs_have_no_page():
     assert client.batch.dataset == "small"
 
 
-def test_interrupted_unmixing_goes_on_as_if_nothing_had_happened(tmp_path):
+@pytest.mark.parametrize("model", ["mlp", "cnn-mnist"])
+def test_interrupted_renewal_goes_on_as_if_nothing_had_happened(model, tmp_path):
     from test_engine import Interrupting
 
-    observation = tiny_observation(tiny_client(model="mlp", n=6, epochs=4, lr=0.05))
+    observation = tiny_observation(tiny_client(model=model, n=6, epochs=4, lr=0.05))
     attack = replace(span_sme(), iterations=20, history=5)
     whole = attack(observation)
     watch = Interrupting(11)

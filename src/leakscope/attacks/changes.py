@@ -27,4 +27,4 @@ class Renewal(Protocol):
         """When: parts of the iterations."""
 
     def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The variables that change; `memory` is kept from one call to the next."""
+        """The variables that change; `memory` is kept from one call to the next, and joins the constants of Known."""

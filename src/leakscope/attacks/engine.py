@@ -209,14 +209,23 @@ class Descent:
         return self.iteration in {round(part * self.attack.iterations) for part in parts}
 
     def _renew(self) -> None:
-        """Let the renewal change variables when its time has come; their momentum is forgotten."""
+        """Let the renewal change variables when its time has come; what it remembers counts among what is known.
+
+        Entries that changed lose their momentum but not the scale of their steps.
+        """
         renewal = self.attack.renewal
         if renewal is None or not self._due(renewal.at):
             return
         with torch.no_grad():
             for name, value in renewal(self.v, self.known, self.memory).items():
+                momentum = self.optimiser.state[self.v[name]].get("exp_avg")
+                if momentum is not None:
+                    momentum[self.v[name] != value] = 0
                 self.v[name].copy_(value)
-                self.optimiser.state.pop(self.v[name], None)
+        self._recall()
+
+    def _recall(self) -> None:
+        self.know(replace(self.known, constants={**self.known.constants, **self.memory}))
 
     def v_like(self, number: float) -> Tensor:
         return torch.tensor(number, dtype=self.known.w0.dtype, device=self.known.w0.device)
@@ -257,7 +266,8 @@ class Descent:
             for name, value in state["v"].items():
                 self.v[name].copy_(value)
         self.optimiser.load_state_dict(state["optimiser"])
-        self.memory = dict(state["memory"])
+        self.memory = {name: value.to(self.known.w0.device) for name, value in state["memory"].items()}
+        self._recall()
         if self.labelling is not None and state["labels"] is not None:
             self.know(replace(self.known, labels=state["labels"].to(self.known.w0.device)))
         self.iteration, self.seconds, self.rows = state["iteration"], state["seconds"], list(state["rows"])

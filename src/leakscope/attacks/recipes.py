@@ -6,7 +6,7 @@ from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.matching import Calibrated, Cosine
 from leakscope.attacks.priors import ClassLoss, TotalVariation
-from leakscope.attacks.span import FollowSpan
+from leakscope.attacks.span import ITERATIONS, FollowSpan
 from leakscope.attacks.surrogate import Bezier, Linear, Start
 from leakscope.attacks.transformers import SmallSteps
 
@@ -73,25 +73,34 @@ def span_sme(
     lr_p: float = 1e-3,
     lambda_p: float = 1e-2,
     tv: float = 0.006,
-    span: float = 3.0,
+    span: float = 80.0,
     margin: float = 0.3,
     lr_z: float = 1.0,
     trajectory: bool = True,
     unmixing: bool = True,
+    straighten: bool = True,
     schedule: str = "cosine",
 ) -> Attack:
     """SME -> NL-SME -> the span of the private features: our own, see docs/span-sme.md.
 
     NL-SME without calibration, held to the row space of the first fully connected layer's update; where that layer
-    sees the raw image, SME inside the span with unmixing.
+    sees the raw image, SME inside the span with unmixing; NL-SME itself where there is no span to believe.
     """
+    follow = FollowSpan(
+        otherwise=nl_sme(lr=lr, lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p, trajectory=trajectory),
+        weight=span,
+        margin=margin,
+        lr=lr_z,
+        unmixing=unmixing,
+        straighten=straighten,
+    )
     return Attack(
         name="span-sme",
         images=Pixels(lr=lr),
         surrogate=Bezier(lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p) if trajectory else Linear(lr_t=lr_t),
         matching=Cosine(),
         priors=(TotalVariation(weight=tv),),
-        adaptations=(FollowSpan(weight=span, margin=margin, lr=lr_z, unmixing=unmixing),),
+        adaptations=(follow,),
         schedule=schedule,
-        iterations=300,
+        iterations=ITERATIONS,
     )

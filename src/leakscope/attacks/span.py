@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from leakscope.attacks.drift import Straighten, features, layer_update, row_space
 from leakscope.attacks.known import Dummy, Known, Variable, Variables
+from leakscope.attacks.matching import Wrapped
 from leakscope.attacks.surrogate import Bezier, Linear
 from leakscope.attacks.transformers import has_layer_norm
 from leakscope.attacks.unmix import Unmix
@@ -23,23 +25,26 @@ if TYPE_CHECKING:
 
 TRUSTED_TAIL = 3e-4
 """Share of the layer's energy outside the span up to which the span is believed (undefended updates: below 1e-4)."""
+ITERATIONS = 300
+"""span-sme's own."""
 EXACT_GAP = 0.05
 """Ratio of singular values N+1 and N below which the span of raw images is taken to be exact."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSpan:
-    """R_span = sum_i |a_i - V V^T a_i|^2 / sum_i |a_i|^2 for the dummy features a_i, with V the constant `span` (F, k).
+    """R_span = sum_i |a_i - V V^T a_i|^2 / sum_i |a_i|^2, with V the constant `span` (F, k).
 
-    It fades in between the two parts of the iterations in `fade`: from the start it would hold noise in place.
+    a_i are the dummy features at the mid-model w0 - delta/2, whose private features are nearest to the span, and not at
+    the state of the surrogate: a free control point would bend them into any span. The weight grows between the two
+    parts of the iterations in `fade`: from the start it would hold noise in place, and the span is better known later.
     """
 
-    weight: float = 3.0
-    fade: tuple[float, float] = (0.1, 0.3)
+    weight: float = 80.0
+    fade: tuple[float, float] = (0.1, 1.0)
 
     def __call__(self, v: Variables, x: Tensor, dummy: Dummy, known: Known, progress: Tensor) -> Tensor:  # noqa: ARG002
-        assert dummy.features is not None
-        a, basis = dummy.features, known.constants["span"]
+        a, basis = features(known, known.w0 - known.delta / 2, x), known.constants["span"]
         outside = a - (a @ basis) @ basis.T
         begin, end = self.fade
         strength = ((progress - begin) / (end - begin)).clamp(0, 1)
@@ -74,36 +79,59 @@ class SoftBox:
 
 @dataclass(frozen=True, kw_only=True)
 class FollowSpan:
-    """Add the span to an attack: as the images' own space where it is exact, as a prior where it is not."""
+    """Add the span to an attack: as the images' own space where it is exact, as a prior where it is believed.
 
-    weight: float = 3.0
+    Where there is none, or none to believe, `otherwise` is run instead.
+    """
+
+    otherwise: Attack
+    weight: float = 80.0
     margin: float = 0.3
     """The prior keeps N (1 + margin) directions: features move a little while the client trains."""
-    fade: tuple[float, float] = (0.1, 0.3)
+    fade: tuple[float, float] = (0.1, 1.0)
     lr: float = 1.0
     unmixing: bool = True
+    straighten: bool = True
 
     def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
         if known.feature_layer is None:
-            return attack, known, {"span": "not used: the model has no fully connected layer on image vectors"}
-        target = known.split(known.constants.get("target", known.delta))[f"{known.feature_layer}.weight"]
-        _, sizes, rows = torch.linalg.svd(target.double(), full_matrices=False)
-        exact = (
-            len(sizes) > known.n and sees_raw_image(known) and float(sizes[known.n] / sizes[known.n - 1]) < EXACT_GAP
-        )
-        rank = min(known.n if exact else round(known.n * (1 + self.margin)), len(sizes))
-        known = replace(known, constants={**known.constants, "span": rows[:rank].T.to(known.w0).contiguous()})
-        if exact:
-            return (
-                self._inside(attack, known),
-                known,
-                {"span": f"exact, rank {rank}, in the update of {known.feature_layer}"},
-            )
+            return self._without(attack, known, "the model has no fully connected layer on image vectors")
+        basis, sizes = row_space(layer_update(known), min(layer_update(known).shape))
+        if is_exact(known, sizes):
+            known = replace(known, constants={**known.constants, "span": basis[:, : known.n].to(known.w0)})
+            note = f"exact, rank {known.n}, in the update of {known.feature_layer}"
+            return self._inside(attack, known), known, {"span": note}
+        rank = round(known.n * (1 + self.margin))
+        if rank > len(sizes):
+            return self._without(attack, known, f"{known.feature_layer} has {len(sizes)} rows, too few for N={known.n}")
         tail = float(sizes[rank:].square().sum() / sizes.square().sum())
-        weight = self.weight * min(1.0, TRUSTED_TAIL / max(tail, 1e-30))
-        prior = FeatureSpan(weight=weight, fade=self.fade)
-        note = f"prior of weight {weight:.3g}, rank {rank}, {100 * tail:.2g} % of {known.feature_layer} outside"
-        return replace(attack, priors=(*attack.priors, prior)), known, {"span": note}
+        outside = f"{100 * tail:.2g} % of the energy of {known.feature_layer} lies outside rank {rank}"
+        if tail > TRUSTED_TAIL:
+            return self._without(attack, known, outside)
+        known = replace(known, constants={**known.constants, "span": basis[:, :rank].to(known.w0)})
+        attack = replace(
+            attack,
+            priors=(*attack.priors, FeatureSpan(weight=self.weight, fade=self.fade)),
+            renewal=Straighten() if self.straighten else None,
+        )
+        return attack, known, {"span": f"prior, {outside}"}
+
+    def _without(self, attack: Attack, known: Known, why: str) -> tuple[Attack, Known, Mapping[str, object]]:
+        """The other attack, with what reliability-aware matching has found out, and its own length unless asked."""
+        other, matching = self.otherwise, attack.matching
+        own = attack.iterations == ITERATIONS
+        attack = replace(
+            attack,
+            matching=replace(matching, inner=other.matching) if isinstance(matching, Wrapped) else other.matching,
+            priors=other.priors,
+            schedule=other.schedule,
+            iterations=other.iterations if own else attack.iterations,
+        )
+        note: dict[str, object] = {"span": f"not used, {other.name} instead: {why}"}
+        for adaptation in other.adaptations:
+            attack, known, more = adaptation(attack, known)
+            note.update(more)
+        return attack, known, note
 
     def _inside(self, attack: Attack, known: Known) -> Attack:
         """N^2 unknowns leave no need for a free control point, which would only fit the update without the images."""
@@ -119,10 +147,15 @@ class FollowSpan:
         )
 
 
+def is_exact(known: Known, sizes: Tensor) -> bool:
+    """Whether the layer sees raw images and the singular values `sizes` of its update end after N of them."""
+    n = known.n
+    return len(sizes) > n and sees_raw_image(known) and float(sizes[n] / sizes[n - 1]) < EXACT_GAP
+
+
 def sees_raw_image(known: Known) -> bool:
     """Whether the first fully connected layer's input is the flattened image itself."""
     x = torch.rand(2, *known.shape, dtype=known.w0.dtype, device=known.w0.device)
     with torch.no_grad():
-        torch.func.functional_call(known.module, {**known.split(known.w0), **known.buffers}, (x,))
-    features = known.tape.pop("features")
-    return features.numel() == x.numel() and bool(torch.equal(features.flatten(1), x.flatten(1)))
+        a = features(known, known.w0, x)
+    return a.numel() == x.numel() and bool(torch.equal(a.flatten(1), x.flatten(1)))

@@ -1,0 +1,106 @@
+"""Features drift while the client trains; what the drift adds to the update can be worked out and taken away.
+
+With a_i the private features at the mid-model w0 - delta/2, and a_i(tau) those at step tau, the update of the layer is
+
+    dW = sum_i c_i a_i^T + D,    c_i = sum_tau delta_i(tau),    D = sum_tau sum_i delta_i(tau) (a_i(tau) - a_i)^T.
+
+Only the first sum has its rows in span{a_i}. D follows from a client that is simulated on the current reconstruction;
+it need not be exact to leave a span that is several times closer to the private features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from leakscope.attacks.known import Known, Variables
+from leakscope.types import stream
+
+TWINS = 0.9
+"""Correlation of two dummy images from which on they are taken for one."""
+STEPS = 20
+"""Full-batch steps of the simulated client, at most: the cost does not depend on the client's own number of steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Straighten:
+    """Finds the span again, at the parts of the iterations in `at`, from the update without its drift.
+
+    The first `part_twins` times it also parts twins: two dummy images on one private image leave another one out.
+    """
+
+    at: tuple[float, ...] = (0.25, 0.4, 0.55, 0.7, 0.85)
+    part_twins: int = 3
+
+    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Images (N, C, H, W) that begin anew, if any; `memory` gets the new constant `span` (F, k)."""
+        x = v["x"]
+        labels = known.labels if known.labels is not None else torch.softmax(v["y"], dim=1)
+        straight = layer_update(known) - drift(known, x, labels)
+        memory["span"] = row_space(straight, known.constants["span"].shape[1])[0].to(known.w0)
+        memory["straightened"] = memory.get("straightened", torch.zeros((), dtype=torch.long)) + 1
+        again = twins(x) if int(memory["straightened"]) <= self.part_twins else []
+        if not again:
+            return {}
+        fresh = torch.randn(x.shape, generator=stream(int(memory["straightened"]), "twins")).to(x)
+        low, high = known.normalisation.box(x)
+        x = x.clone()
+        x[again] = torch.maximum(torch.minimum(fresh[again], high), low)
+        return {"x": x}
+
+
+def twins(x: Tensor) -> list[int]:
+    """The second of every two images (N, C, H, W) that differ from the mean image in nearly the same way."""
+    centred = (x - x.mean(0)).flatten(1)
+    alike = functional.normalize(centred) @ functional.normalize(centred).T
+    return [i for i in range(len(x)) if bool((alike[i, :i] > TWINS).any())]
+
+
+def layer_update(known: Known) -> Tensor:
+    """dW (m, F) of the first fully connected layer, from the denoised update where there is one."""
+    return known.split(known.constants.get("target", known.delta))[f"{known.feature_layer}.weight"]
+
+
+def row_space(dW: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """The top right singular vectors (F, rank), and all singular values."""
+    _, sizes, rows = torch.linalg.svd(dW.double(), full_matrices=False)
+    return rows[:rank].T.contiguous(), sizes
+
+
+def drift(known: Known, x: Tensor, y: Tensor) -> Tensor:
+    """D (m, F) of a client that trains on x (N, C, H, W) with labels y by S full-batch steps of rate lr T / S."""
+    steps = min(STEPS, known.training.epochs)
+    rate = known.training.lr * known.training.steps(known.n) / steps
+    middle = features(known, known.w0 - known.delta / 2, x).detach()
+    w, total = known.w0, torch.zeros_like(layer_update(known))
+    for _ in range(steps):
+        w = w.detach().requires_grad_()
+        with torch.enable_grad(), outputs(known) as seen:
+            logits = torch.func.functional_call(known.module, {**known.split(w), **known.buffers}, (x,))
+            at_layer, g = torch.autograd.grad(functional.cross_entropy(logits, y), (seen["output"], w))
+        total.addmm_(at_layer.T, known.tape.pop("features").detach() - middle, alpha=rate)
+        w = w - rate * g
+    return total
+
+
+def features(known: Known, w: Tensor, x: Tensor) -> Tensor:
+    """a (N, F): what flows into the first fully connected layer at the weights w."""
+    torch.func.functional_call(known.module, {**known.split(w), **known.buffers}, (x,))
+    return known.tape.pop("features")
+
+
+@contextmanager
+def outputs(known: Known) -> Iterator[dict[str, Tensor]]:
+    """Catches what the layer puts out, in whose gradient delta_i(tau) stands."""
+    seen: dict[str, Tensor] = {}
+    layer = known.module.get_submodule(str(known.feature_layer))
+    handle = layer.register_forward_hook(lambda _, __, output: seen.update(output=output))
+    try:
+        yield seen
+    finally:
+        handle.remove()
