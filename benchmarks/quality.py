@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.audit import Request, run_cells
-from leakscope.cell import Cell
 from leakscope.cli.display import showing
-from leakscope.runs.atomic import write_json
+from leakscope.paper.results import brief, write_results
 from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE
 
@@ -31,7 +29,6 @@ WRITERS = ("25", "27", "29", "30", "40")
 """FEMNIST writers with at least 40 different characters among their first 50 samples."""
 CIFAR_SEEDS = (101, 102, 103, 104, 105)
 ROOT = Path(__file__).parent.parent
-METRICS = ("psnr", "ssim", "fsim", "lpips", "lpips_alex", "l_sim", "l_sim_raw", "l_sim_fl")
 
 
 def femnist(writers: Iterable[str], **options: Any) -> list[Request]:
@@ -91,27 +88,6 @@ def defenses_suite() -> list[Request]:
 SUITES = {"main": main_suite, "ablation": ablation_suite, "span": span_suite, "defenses": defenses_suite}
 
 
-def brief(record: dict[str, Any], cell: Cell) -> dict[str, Any]:
-    """What of a cell goes into results/: scores, time and memory, no pictures."""
-    kept = (
-        "attack",
-        "defense",
-        "dataset",
-        "model",
-        "client",
-        "fuse",
-        "knowledge",
-        "settings",
-        "matching",
-        "iterations",
-    )
-    row = {name: record.get(name) for name in kept} | {"key": cell.key, "status": record["status"]}
-    row["metrics"] = {name: record["metrics"].get(name) for name in METRICS}
-    row["baseline"] = {name: record["baseline"].get(name) for name in METRICS}
-    row["curve"] = [[round(h["seconds"], 1), round(h["psnr"], 3)] for h in record["history"] if "psnr" in h]
-    return row | {name: record.get(name) for name in ("seconds", "peak_memory_mb", "notes")}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=SUITES, nargs="?", default="main")
@@ -130,16 +106,8 @@ def main() -> None:
         )
     records = {record["key"]: record for record in done.result["cells"]}
     rows = [brief(records[cell.key], cell) for cell in cells if records.get(cell.key, {}).get("status") in DONE]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    result = {
-        "command": f"python benchmarks/quality.py {chosen.suite}",
-        "commit": commit.stdout.strip(),
-        "versions": done.result["versions"],
-        "cells": rows,
-    }
-    write_json(ROOT / "results" / f"{chosen.suite}.json", result)
+    command = f"python benchmarks/quality.py {chosen.suite}"
+    write_results(ROOT / "results" / f"{chosen.suite}.json", rows, command=command, versions=done.result["versions"])
     json.dump({"cells": len(rows), "results": f"results/{chosen.suite}.json"}, sys.stdout)
     print()
 

@@ -13,14 +13,19 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leakscope.paper import reported
+from leakscope.paper import NAMES as TARGETS
+from leakscope.paper import read_target
+from leakscope.paper.from_results import Known, known_lines
+from leakscope.paper.pages import markdown as target_table
+from leakscope.paper.pages import verdicts
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MARK = re.compile(r"(<!-- ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NAMES = {"femnist": "FEMNIST", "cifar100": "CIFAR-100", "tiny_imagenet": "Tiny-ImageNet"}
 Row = dict[str, Any]
 
@@ -52,14 +57,14 @@ def group(cells: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
 
 
 def main_table() -> str:
-    paper, rows = reported("table1"), []
+    paper, rows = read_target("table1"), []
     groups = group(read("main")["cells"], "dataset", "attack")
     for dataset in ("femnist", "cifar100"):
         for attack in ("ig", "sme", "nl-sme", "span-sme"):
             cells = groups.get((dataset, attack), [])
             if not cells:
                 continue
-            said = paper[dataset].get(attack, {})
+            said = paper.reported(f"{NAMES[dataset]}, T = 100", attack)
             row = [NAMES[dataset], f"`{attack}`", f"{said['psnr'][0]:.2f}" if said else "-"]
             row += [mean((cell[kind]["psnr"] for cell in cells), 2) for kind in ("metrics", "baseline")]
             for metric in ("ssim", "fsim", "lpips", "l_sim"):
@@ -134,7 +139,7 @@ def ablation_table() -> str:
     groups: dict[tuple[bool, bool], list[Row]] = defaultdict(list)
     for cell in read("ablation")["cells"]:
         settings = cell["settings"]
-        groups[bool(settings["trajectory"]), bool(settings["calibration"])].append(cell)
+        groups[bool(settings.get("trajectory", True)), bool(settings.get("calibration", True))].append(cell)
     words = {True: "on", False: "off"}
     rows = [
         [words[trajectory], words[calibration], mean((c["metrics"]["psnr"] for c in cells), 2), str(len(cells))]
@@ -143,11 +148,28 @@ def ablation_table() -> str:
     return markdown(["trajectory", "calibration", "PSNR dB", "clients"], rows)
 
 
+def reproduced(name: str) -> str:
+    """A table or figure of the paper as far as results/ hold it: what was measured, then what was not."""
+    target = read_target(name)
+    lines = known_lines(target, Known.read(ROOT / "results"))
+    measured = [line for line in lines if line.measured is not None]
+    absent: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        what = line.attack or line.metric
+        if line.measured is None and what not in absent[line.setting]:
+            absent[line.setting].append(what)
+    parts = [target_table(measured)] if measured else []
+    parts += ["".join(f"- {said}\n" for said in verdicts(target, lines))]
+    parts += ["Not run: " + "; ".join(f"{s} ({', '.join(w)})" for s, w in absent.items() if w) + ".\n"]
+    return "\n" + "\n".join(part for part in parts if part and part != "Not run: .\n") + "\n"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "main-table": main_table,
     "gain-table": gain_table,
     "settings-table": settings_table,
     "ablation-table": ablation_table,
+    **{f"reproduce-{name}": partial(reproduced, name) for name in TARGETS if read_target(name).settings},
 }
 
 

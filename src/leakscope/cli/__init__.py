@@ -19,6 +19,7 @@ from leakscope.cli.gate import gate
 from leakscope.cli.lists import list_
 from leakscope.cli.recorded import attack, simulate
 from leakscope.cli.report import figure, report, serve
+from leakscope.cli.reproduce import reproduce
 from leakscope.errors import InputError
 
 app = typer.Typer(
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (audit, simulate, attack, compare, report, figure, serve, gate, doctor):
+for verb in (audit, simulate, attack, compare, reproduce, report, figure, serve, gate, doctor):
     app.command()(verb)
 app.command("list")(list_)
 app.add_typer(data, name="data")

@@ -20,6 +20,7 @@ from rich.progress import (
 
 from leakscope.audit import Notice
 from leakscope.cell import Cell
+from leakscope.runs.time_left import TimeLeft
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -30,8 +31,9 @@ console = Console(stderr=True)
 class Display:
     """Turns live events into progress bars."""
 
-    def __init__(self, progress: Progress, cells: list[Cell]) -> None:
+    def __init__(self, progress: Progress, cells: list[Cell], *, workers: int = 1) -> None:
         self.progress = progress
+        self.left = TimeLeft(cells, workers=workers)
         self.names = {cell.key: str(cell) for cell in cells}
         self.bars: dict[str, TaskID] = {}
         self.curves: dict[str, list[float]] = {}
@@ -39,6 +41,8 @@ class Display:
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind, key = event["event"], event["key"]
+        self.left(event)
+        self.progress.update(self.whole, note=str(self.left))
         if kind in ("start", "progress", "end"):
             bar = self._bar(key, event["iterations"])
             curve = self.curves.setdefault(key, [])
@@ -60,6 +64,24 @@ class Display:
         return self.bars[key]
 
 
+class Lines:
+    """The same for a log file: a line for each cell that ended, with the time left."""
+
+    def __init__(self, cells: list[Cell], *, workers: int = 1) -> None:
+        self.names = {cell.key: str(cell) for cell in cells}
+        self.left = TimeLeft(cells, workers=workers)
+        self.ended: set[str] = set()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        kind, key = event["event"], event["key"]
+        self.left(event)
+        if kind in ("end", "failed") and key not in self.ended:
+            self.ended.add(key)
+            what = _note(event) if kind == "end" else f"failed: {event['error']}"
+            done = f"{len(self.ended)}/{len(self.names)}"
+            console.print(f"{done}  {self.names.get(key, key)}  {what}  {self.left}", highlight=False, soft_wrap=True)
+
+
 def sparkline(values: list[float], *, width: int = 16) -> str:
     """The last values as a row of bars.
 
@@ -79,10 +101,10 @@ def _note(event: dict[str, Any]) -> str:
 
 
 @contextmanager
-def showing(cells: list[Cell], *, quiet: bool) -> Iterator[Notice]:
-    """Bars on a terminal; nothing with --json or where stderr is not a terminal."""
+def showing(cells: list[Cell], *, quiet: bool, workers: int = 1, log: bool = False) -> Iterator[Notice]:
+    """Bars on a terminal; else nothing, or with `log` a line for each cell that ended."""
     if quiet or not sys.stderr.isatty():
-        yield lambda _: None
+        yield Lines(cells, workers=workers) if log and not quiet else lambda _: None
         return
     columns = (
         TextColumn("{task.description}"),
@@ -93,4 +115,4 @@ def showing(cells: list[Cell], *, quiet: bool) -> Iterator[Notice]:
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=console) as progress:
-        yield Display(progress, cells)
+        yield Display(progress, cells, workers=workers)

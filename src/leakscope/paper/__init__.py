@@ -1,13 +1,7 @@
-"""The paper's tables as data."""
+"""The paper's tables and figures as data, and their reproduction."""
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
-from typing import Any
+from leakscope.paper.targets import NAMES, Setting, Target, choose, read_target
 
-
-def reported(table: str) -> dict[str, Any]:
-    """What the paper reports, e.g. `reported("table1")["femnist"]["nl-sme"]["psnr"]` -> [mean, deviation]."""
-    values: dict[str, Any] = json.loads(files(__package__).joinpath(f"{table}.json").read_text())
-    return values
+__all__ = ["NAMES", "Setting", "Target", "choose", "read_target"]

@@ -56,8 +56,14 @@ def draw(run: Path, kind: str, out: Path) -> Path:
     if problems:
         raise InputError(*problems)
     read = read_run(run)
+    return save(lambda: KINDS[kind](read), out)
+
+
+def save(make: Callable[[], Figure], out: Path) -> Path:
+    """Draw a figure in our style into a file whose ending names the format; it appears whole or not at all."""
+    suffix = out.suffix.lstrip(".").lower()
     with matplotlib.rc_context(STYLE):
-        figure = KINDS[kind](read)
+        figure = make()
         FigureCanvasAgg(figure)
         aside = out.with_name(f".{out.name}.{os.getpid()}")
         try:
@@ -79,13 +85,13 @@ def grid(run: Run) -> Figure:
     if originals is None or any(images is None or images.shape != originals.shape for images in guesses.values()):
         raise InputError(Problem("the run kept no images to show", fix="run the audit again"))
     chosen = most_leaked_first(worst, len(originals))[:SHOWN]
-    figure, panels = _panels(1 + len(cells), len(chosen), width=2 * COLUMN)
+    figure, panels = panels_of(1 + len(cells), len(chosen), width=2 * COLUMN)
     for place, i in enumerate(chosen):
-        _show(panels[0, place], originals[i])
+        show(panels[0, place], originals[i])
         for row, cell in enumerate(cells, start=1):
             images = guesses[cell["key"]]
             assert images is not None
-            _show(panels[row, place], images[i])
+            show(panels[row, place], images[i])
             scores = per_image(cell, "psnr")
             if i < len(scores) and scores[i] is not None:
                 panels[row, place].set_xlabel(f"{scores[i]:.1f} dB", fontsize=6, labelpad=1)
@@ -181,7 +187,7 @@ def heatmap(run: Run) -> Figure:
 KINDS: Mapping[str, Draw] = {"grid": grid, "convergence": convergence, "tradeoff": tradeoff, "heatmap": heatmap}
 
 
-def _panels(
+def panels_of(
     rows: int, columns: int, *, width: float
 ) -> tuple[Figure, np.ndarray[tuple[int, int], np.dtype[np.object_]]]:
     side = (width - 1.3) / columns
@@ -190,7 +196,7 @@ def _panels(
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def _show(panel: Axes, image: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
+def show(panel: Axes, image: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
     pixels = to_pixels(image)
     if len(pixels) == 3:
         panel.imshow(pixels.transpose(1, 2, 0), interpolation="nearest")

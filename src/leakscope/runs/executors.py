@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -12,6 +13,8 @@ from leakscope.runs.local import run_here, run_in_processes
 from leakscope.runs.places import Places
 from leakscope.runs.store import Run
 from leakscope.runs.watching import Notice
+
+LOOPBACK = ("127.", "localhost", "[::1]")
 
 
 class Executor(Protocol):
@@ -32,6 +35,9 @@ def local(*, workers: int, ray_address: str | None = None) -> Executor:
 
 def ray(*, workers: int, ray_address: str | None = None) -> Executor:
     """On a Ray cluster, or on one that is started here with as many CPUs as workers."""
+    if ray_address is None or ray_address.startswith(LOOPBACK):
+        # Ray takes loopback for the host's own address unless it is told, before it is imported, to stay on it
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         from leakscope.runs.ray import run_on_ray
     except ImportError as error:

@@ -78,16 +78,20 @@ class Run:
 
     def result(self, key: str) -> dict[str, Any] | None:
         """The record of a cell that is done, None where it has yet to run (again)."""
+        record = self.ended(key)
+        return record if record is not None and record["status"] in DONE else None
+
+    def ended(self, key: str) -> dict[str, Any] | None:
+        """The record of a cell that has ended in any way, failures and interrupted ones too."""
         path = self.place(key) / "cell.json"
         if not path.exists():
             return None
         record: dict[str, Any] = json.loads(path.read_text())
-        return record if record["status"] in DONE else None
+        return record
 
     def refused(self, key: str) -> str | None:
         """Why the input of a cell was refused, None where it was not."""
-        path = self.place(key) / "cell.json"
-        record = json.loads(path.read_text()) if path.exists() else {}
+        record = self.ended(key) or {}
         return str(record["error"]) if record.get("refused") else None
 
     def record(self, key: str, outcome: Outcome) -> None:
@@ -98,6 +102,14 @@ class Run:
         write_json(place / "cell.json", _plain(outcome.record))
         if outcome.record["status"] in DONE:
             (place / "checkpoint.pt").unlink(missing_ok=True)
+
+    def receive(self, key: str, files: Mapping[str, bytes]) -> None:
+        """Store the files of a cell that ran elsewhere, in the order given: the record comes last."""
+        for name, content in files.items():
+            with writing(self.place(key) / name) as aside:
+                aside.write_bytes(content)
+        if "cell.json" in files and "checkpoint.pt" not in files:
+            (self.place(key) / "checkpoint.pt").unlink(missing_ok=True)
 
     def sweep(self, key: str) -> None:
         """Remove what a process that was killed left half-written."""

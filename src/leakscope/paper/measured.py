@@ -1,0 +1,93 @@
+"""Reported next to measured: the rows of a reproduced table."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from leakscope.metrics import METRICS
+from leakscope.paper.grid import Entry
+
+Record = Mapping[str, Any]
+
+DERIVED: dict[str, Callable[[Record], float | None]] = {
+    "minutes": lambda record: record["seconds"] / 60,
+    "memory_gb": lambda record: record["peak_memory_mb"] / 1000,
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric of one attack in one setting."""
+
+    setting: str
+    attack: str | None
+    metric: str
+    reported: float | None
+    reported_deviation: float | None
+    measured: float | None
+    deviation: float | None
+    """Over clients; None for a single one."""
+    clients: int
+    reason: str = ""
+    """Why there is no number, or not from every client."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.measured is None or self.reported is None else self.measured - self.reported
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "difference": self.difference}
+
+
+def lines_of(entry: Entry, records: Sequence[Record], reasons: Sequence[str] = ()) -> list[Line]:
+    """The lines of an entry from the records of its clients."""
+    said = entry.target.reported(entry.setting.name, entry.attack or "")
+    found = []
+    for metric in entry.target.metrics:
+        values = [value for value in (value_of(record, metric) for record in records) if value is not None]
+        absent = [str(record["missing"][metric]) for record in records if record.get("missing", {}).get(metric)]
+        mean, spread = said.get(metric, (None, None))
+        found.append(
+            Line(
+                setting=entry.setting.name,
+                attack=entry.attack,
+                metric=metric,
+                reported=mean,
+                reported_deviation=spread,
+                measured=statistics.fmean(values) if values else None,
+                deviation=statistics.stdev(values) if len(values) > 1 else None,
+                clients=len(values),
+                reason="; ".join(dict.fromkeys((*reasons, *absent))),
+                notes=entry.notes,
+            )
+        )
+    return found
+
+
+def value_of(record: Record, metric: str) -> float | None:
+    """A metric of a finished cell, None where it is not known."""
+    if metric in DERIVED:
+        return DERIVED[metric](record)
+    value = record["metrics"].get(metric)
+    return None if value is None else float(value)
+
+
+def best(lines: Sequence[Line], metric: str) -> dict[str, tuple[str | None, str | None]]:
+    """setting -> (best attack as measured, best as reported) by one metric, where several were compared."""
+    found = {}
+    for setting in dict.fromkeys(line.setting for line in lines):
+        here = [line for line in lines if line.setting == setting and line.metric == metric]
+        found[setting] = _first(here, "measured", metric), _first(here, "reported", metric)
+    return found
+
+
+def _first(lines: Sequence[Line], kind: str, metric: str) -> str | None:
+    higher = METRICS[metric].higher_is_better
+    known = [(getattr(line, kind), line.attack) for line in lines if getattr(line, kind) is not None]
+    if len(known) < 2:
+        return None
+    return max(known)[1] if higher else min(known)[1]

@@ -1,0 +1,128 @@
+"""results/*.json: what was really run, without pictures; read for the docs, and taken over instead of running again."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leakscope.attacks import ATTACKS
+from leakscope.cell import Cell
+from leakscope.runs.atomic import write_json
+from leakscope.runs.store import DONE, Run
+
+Row = dict[str, Any]
+METRICS = ("psnr", "ssim", "fsim", "lpips", "lpips_alex", "l_sim", "l_sim_raw", "l_sim_fl")
+KEPT = ("attack", "defense", "dataset", "model", "client", "fuse", "knowledge", "settings", "matching", "iterations")
+COST = ("seconds", "peak_memory_mb", "notes")
+NOT_ITS_OWN = {"data_fingerprint", "device", "update_file", "truth_file"}
+"""Facts of a cell that the docs cannot know (the data is not there) or that do not change its meaning."""
+
+
+def brief(record: Mapping[str, Any], cell: Cell) -> Row:
+    """What of a cell goes into results/: what it was, scores, curve, time and memory."""
+    row = {name: record.get(name) for name in KEPT} | {"key": cell.key, "status": record["status"]}
+    row["cell"] = cell.model_dump(exclude_defaults=True)
+    row["parameters"] = parameters(cell)
+    row["metrics"] = {name: record["metrics"].get(name) for name in METRICS}
+    row["baseline"] = {name: record["baseline"].get(name) for name in METRICS}
+    row["curve"] = [[round(h["seconds"], 1), round(h["psnr"], 3)] for h in record["history"] if "psnr" in h]
+    return row | {name: record.get(name) for name in COST}
+
+
+def parameters(cell: Cell) -> dict[str, Any]:
+    """Every parameter of the recipe as this cell ran it: defaults may change, and with them what a result means."""
+    usual = inspect.signature(ATTACKS[cell.attack].recipe).parameters.values()
+    return {entry.name: entry.default for entry in usual} | dict(cell.settings)
+
+
+def write_results(
+    path: Path,
+    rows: Sequence[Row],
+    *,
+    command: str,
+    versions: Mapping[str, str],
+    trajectories: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """One results file, with the state of the code that made it."""
+    state = {"command": command, "commit": commit(), "versions": dict(versions)}
+    more = {"trajectories": [dict(one) for one in trajectories]} if trajectories else {}
+    write_json(path, {**state, "cells": list(rows), **more})
+
+
+def commit() -> str:
+    """The commit of the code that runs, empty where it is not a checkout."""
+    here = Path(__file__).parent
+    try:
+        said = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return said.stdout.strip()
+
+
+def read_results(folder: Path) -> list[Row]:
+    """Every finished cell of every file, each with the file and the commit it comes from; later files win."""
+    rows: dict[str, Row] = {}
+    for path in sorted(folder.glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        for row in result.get("cells", []):
+            if row.get("status") in DONE:
+                rows[row["key"]] = {**row, "source": path.name, "commit": result.get("commit", "")}
+    return list(rows.values())
+
+
+def cell_of(row: Row) -> Cell:
+    """The cell that a row is the result of; rows of before `cell` was kept tell the same in other words."""
+    if "cell" in row:
+        return Cell(**row["cell"])
+    client, asked = row["client"], row["matching"]["why"] == "asked for"
+    return Cell(
+        **{name: row[name] for name in ("dataset", "model", "attack", "settings", "defense", "fuse", "iterations")},
+        **{name: client[name] for name in ("n", "epochs", "batch_size", "lr", "mode", "seed")},
+        data_fingerprint="",
+        writer=client.get("writer"),
+        labels=row["knowledge"]["labels"],
+        matching=row["matching"]["chosen"] if asked else "auto",
+    )
+
+
+def same(row: Row, cell: Cell) -> bool:
+    """Whether a row answers a cell: the same settings, and no parameter of the recipe that means another value now."""
+    theirs, ours = (facts(each) for each in (cell_of(row), cell))
+    then, now = row.get("parameters", {}), parameters(cell)
+    return theirs == ours and all(then[name] == now[name] for name in then.keys() & now.keys())
+
+
+def facts(cell: Cell) -> dict[str, Any]:
+    """What a cell is, apart from where it runs and which bytes the data is made of."""
+    return cell.model_dump(exclude=NOT_ITS_OWN, exclude_defaults=True)
+
+
+def take_over(run: Run, cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
+    """Put finished cells of results/ into the run folder where key and settings agree; their keys."""
+    known, taken = {row["key"]: row for row in rows}, []
+    for cell in cells:
+        row = known.get(cell.key)
+        if row is None or run.result(cell.key) is not None or not same(row, cell):
+            continue
+        write_json(run.place(cell.key) / "cell.json", record_of(row, cell))
+        taken.append(cell.key)
+    return taken
+
+
+def record_of(row: Row, cell: Cell) -> dict[str, Any]:
+    """A row of results/ as a cell of a run folder, without pictures and values per image."""
+    history = [
+        {"iteration": min(cell.history * place, row["iterations"]), "seconds": seconds, "psnr": psnr}
+        for place, (seconds, psnr) in enumerate(row["curve"], start=1)
+    ]
+    source = {"file": row["source"], "commit": row["commit"]}
+    missing = {"identified": "taken over from results/, which keep no pictures"}
+    kept = {name: row.get(name) for name in (*KEPT, *COST, "key", "status", "metrics", "baseline")}
+    empty: dict[str, Any] = {"per_image": {}, "intervals": {}}
+    return {**kept, **empty, "missing": missing, "history": history, "taken_over": source}

@@ -1,0 +1,123 @@
+"""The client's true trajectory: how far it is from the straight line (appendix C), and theorem 1's bound on it.
+
+Both train the client twice: once to learn where it ends, once to look at every state on the way, so that no
+trajectory has to be kept (250 states of CNNcifar are 1.7 GB).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from leakscope import data
+from leakscope.cell import Cell
+from leakscope.client import Client, batch_gradient, train
+from leakscope.simulate import make_client
+from leakscope.start import starting_weights
+from leakscope.types import Weights, stream
+from leakscope.victims import Victim
+
+PROBES = 5
+"""Places on the trajectory at which the Hessian's norm is estimated, evenly spread."""
+POWER_STEPS = 10
+
+
+def linear_error(cell: Cell, *, data_root: Path | None = None) -> dict[str, float]:
+    """E_lin(T) = 1/T sum_tau ||w_tau - w_lin(tau / T)|| of appendix C."""
+    seen = _walk(cell, data_root, lambda *_: None)
+    return {"linear_error": seen.distance / seen.steps}
+
+
+def theorem1(cell: Cell, *, data_root: Path | None = None) -> dict[str, float]:
+    """Both sides of eq. 4 for the straight line: ||dw - dw~|| <= lr L sum_tau ||w_tau - w~_tau||.
+
+    phi_tau is the gradient of the mini-batch of step tau, the theorem's own phi where the batch is everything. L is
+    not chosen to make the bound true: it is the largest spectral norm of the Hessian, by power iteration, at true
+    and surrogate states and half-way between them. ReLU networks have kinks, so that phi is Lipschitz only piecewise.
+    """
+    gap: dict[str, Tensor] = {}
+    largest = {"secant": 0.0, "lipschitz": 0.0}
+
+    def compare(
+        victim: Victim, state: Weights, line: Weights, buffers: Weights, x: Tensor, y: Tensor, tau: int
+    ) -> None:
+        there = batch_gradient(victim, line, buffers, x, y)
+        here = batch_gradient(victim, state, buffers, x, y)
+        change = {name: here[name] - there[name] for name in here}
+        for name, value in change.items():
+            gap[name] = gap.get(name, torch.zeros_like(value)) + cell.lr * value
+        apart = _norm({name: state[name] - line[name] for name in state})
+        if apart > 0:
+            largest["secant"] = max(largest["secant"], _norm(change) / apart)
+        if tau % max(1, math.ceil(cell.training.steps(cell.n) / PROBES)) == 0:
+            middle = {name: torch.lerp(state[name], line[name], 0.5) for name in state}
+            norms = [_hessian_norm(victim, w, buffers, x, y, seed=tau) for w in (state, middle, line)]
+            largest["lipschitz"] = max(largest["lipschitz"], *norms)
+
+    seen = _walk(cell, data_root, compare)
+    mismatch, bound = _norm(gap), cell.lr * largest["lipschitz"] * seen.distance
+    return {"mismatch": mismatch, "bound": bound, "ratio": mismatch / bound if bound else math.inf, **largest}
+
+
+Look = Callable[[Victim, Weights, Weights, Weights, Tensor, Tensor, int], None]
+"""(victim, true state, state on the line, buffers, x, y, tau)."""
+
+
+@dataclass
+class _Walk:
+    """What a second training along a known line adds up."""
+
+    client: Client
+    first: Weights
+    last: Weights
+    look: Look
+    steps: int = 0
+    distance: float = 0.0
+    total: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = self.client.training.steps(len(self.client.batch))
+
+    def gradient(self, victim: Victim, state: Weights, buffers: Weights, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        line = {name: torch.lerp(self.first[name], self.last[name], self.steps / self.total) for name in state}
+        self.distance += _norm({name: state[name] - line[name] for name in state})
+        self.look(victim, state, line, buffers, x, y, self.steps)
+        self.steps += 1
+        return batch_gradient(victim, state, buffers, x, y)
+
+
+def _walk(cell: Cell, data_root: Path | None, look: Look) -> _Walk:
+    dataset = data.load(cell.dataset, root=data_root)
+    client = make_client(cell, dataset, cell.seed)
+    w0 = starting_weights(cell.w0, client.victim, dataset, avoid=client.batch, seed=cell.seed)
+    delta = train(client, w0).delta
+    walk = _Walk(client, w0, {name: value - delta[name] for name, value in w0.items()}, look)
+    train(client, w0, gradients=walk.gradient)
+    return walk
+
+
+def _hessian_norm(victim: Victim, weights: Weights, buffers: Weights, x: Tensor, y: Tensor, *, seed: int) -> float:
+    """The largest |eigenvalue| of the Hessian of the mini-batch loss, by power iteration: a lower estimate."""
+    leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
+    loss = functional.cross_entropy(victim.call(leaves, buffers, x), y)
+    slopes = torch.autograd.grad(loss, list(leaves.values()), create_graph=True)
+    draw = stream(seed, "power iteration")
+    direction = [torch.randn(value.shape, generator=draw).to(value) for value in leaves.values()]
+    norm = 0.0
+    for _ in range(POWER_STEPS):
+        length = math.sqrt(sum(float(part.double().square().sum()) for part in direction)) or 1.0
+        direction = [part / length for part in direction]
+        curved = torch.autograd.grad(slopes, list(leaves.values()), grad_outputs=direction, retain_graph=True)
+        direction = [part.detach() for part in curved]
+        norm = math.sqrt(sum(float(part.double().square().sum()) for part in direction))
+    return norm
+
+
+def _norm(values: Weights) -> float:
+    return math.sqrt(sum(float(value.double().square().sum()) for value in values.values()))

@@ -1,0 +1,45 @@
+"""Ray: a real cluster of two nodes on loopback; one is lost in the middle, and a cell kills its process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
+
+SCRIPT = Path(__file__).parent / "two_nodes.py"
+
+
+@pytest.mark.slow
+def test_a_lost_node_loses_nothing_and_a_poisoned_cell_fails_alone(tmp_path):
+    (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("LEAKSCOPE_", "RAY_"))}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=290,
+        env={**clean, "OMP_NUM_THREADS": "1", "TORCH_HOME": "/nonexistent", "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["lost"] == [2], "a node was killed while both were at work"
+    assert told["complete"]
+    *good, poisoned = told["cells"]
+    assert [cell["status"] for cell in good] == ["finished"] * 4
+    assert [cell["client"]["seed"] for cell in good] == [0, 1, 2, 3]
+    assert poisoned["status"] == "failed"
+    assert "lost 3 times" in poisoned["error"]
+    assert good[0]["metrics"] == told["here"], "the numbers do not depend on where a cell runs"
+    for cell in good:
+        place = tmp_path / "run" / "cells" / cell["key"]
+        assert json.loads((place / "cell.json").read_text())["metrics"] == cell["metrics"]
+        assert (place / "images.safetensors").exists()
+        events = [json.loads(line)["event"] for line in (place / "events.jsonl").read_text().splitlines()]
+        assert events.count("start") >= 1
+        assert events[-1] == "end"
+        assert not list(place.glob(".*")), "nothing half-written is left"
