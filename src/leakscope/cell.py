@@ -215,6 +215,7 @@ def _record(
         "matching": found.notes.get("matching", {"chosen": cell.matching, "why": "asked for"}),
         "w0": cell.w0,
         "round": cell.round,
+        "combined": 1 + len(cell.more_updates),
         "device": cell.device,
         "iterations": found.iterations,
         "metrics": unscored if scores is None else dict(scores.metrics),

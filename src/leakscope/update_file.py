@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from leakscope.errors import InputError, Problem
+from leakscope.errors import InputError, Problem, unknown
 from leakscope.runs.atomic import writing
 from leakscope.types import LocalTraining, Normalisation, Update, Weights
 
 FORMAT = 1
+PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+"""How pickles begin, and the archives of torch.save around them."""
+AGAIN = "record it again with leakscope.write_update"
 HEADER = "leakscope"
 PUBLIC_NOTES = ("dpsgd", "sent_as")
 """What may be said beside an update: a guarantee is public, what else a defense noted stays with the client."""
@@ -77,11 +81,14 @@ def read_update(path: Path) -> RecordedUpdate:
     """Read and check an update file; every problem of it is reported at once."""
     tensors, header = read_tensors(path)
     groups: dict[str, dict[str, Tensor]] = {"w0": {}, "update": {}, "buffers": {}}
+    strange: dict[str, Tensor] = {}
     for key, value in tensors.items():
         prefix, _, name = key.partition("/")
         if prefix in groups:
             groups[prefix][name] = value
-    problems = [*_header_problems(header), *_tensor_problems(groups["w0"], groups["update"])]
+        else:
+            strange[key] = value
+    problems = [*_header_problems(header), *_tensor_problems(groups["w0"], groups["update"]), *_strange(strange)]
     if problems:
         raise InputError(*(Problem(f"{path.name}: {p.found}", p.why, p.fix) for p in problems))
     normalisation = header.get("normalisation")
@@ -120,13 +127,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
         header = json.loads(metadata.get(HEADER, "null"))
     except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(
-            Problem(
-                f"{path.name} is not a whole safetensors file: {error}",
-                why="leakscope reads nothing else from others: a pickle could run code",
-                fix="write it with leakscope.write_update, the Flower recorder or `leakscope simulate`",
-            )
-        ) from error
+        raise InputError(_unreadable(path, error)) from error
     if not isinstance(header, dict):
         raise InputError(
             Problem(
@@ -156,14 +157,66 @@ def read_truth(path: Path) -> tuple[Tensor, Tensor, Tensor, str]:
     return tensors["images"], tensors["labels"], tensors["candidates"], str(header.get("dataset", "unknown"))
 
 
+def _unreadable(path: Path, error: Exception) -> Problem:
+    """Why a file cannot be read, by what it looks like."""
+    with path.open("rb") as file:
+        start = file.read(9)
+    if start.startswith(PICKLES):
+        return Problem(
+            f"{path.name} is a pickle (torch.save, pickle.dump), not a safetensors file",
+            why="reading a pickle can run code, so leakscope never does",
+            fix="where you trust it, load it yourself and write it with leakscope.write_update",
+        )
+    if start.endswith(b"{"):  # eight bytes of length, then JSON: it began as one of ours
+        return Problem(
+            f"{path.name} is cut off: it has {path.stat().st_size} bytes, its header promises more",
+            why="the copy or the training that wrote it was interrupted",
+            fix="copy or record it again",
+        )
+    return Problem(
+        f"{path.name} is not a whole safetensors file: {error}",
+        why="leakscope reads nothing else from others: a pickle could run code",
+        fix="write it with leakscope.write_update, the Flower recorder or `leakscope simulate`",
+    )
+
+
+class _Header(BaseModel):
+    """What every header must say; what else it says is read where it is needed."""
+
+    model_config = ConfigDict(strict=True)
+
+    format: Literal[1]
+    model: str
+    shape: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=3, max_length=3)]
+    classes: Annotated[int, Field(ge=2)]
+    n: Annotated[int, Field(ge=1)]
+    training: dict[str, int | float | str]
+    normalisation: dict[Literal["mean", "std"], list[float]] | None = None
+    labels: list[int] | list[list[float]] | None = None
+
+
 def _header_problems(header: Mapping[str, Any]) -> list[Problem]:
-    wanted = ("format", "model", "shape", "classes", "n", "training")
-    missing = [name for name in wanted if name not in header]
-    problems = [
-        Problem(f"the header lacks {name!r}", fix="record it again with a current leakscope") for name in missing
-    ]
-    if header.get("format", FORMAT) != FORMAT:
-        problems.append(Problem(f"format {header['format']} is not {FORMAT}", fix="use a matching leakscope version"))
+    problems = []
+    try:
+        _Header.model_validate(header)
+    except ValidationError as error:
+        for fault in error.errors():
+            place = ".".join(str(part) for part in fault["loc"][:2])
+            problems.append(Problem(f"the header's {place!r}: {fault['msg']}", fix=AGAIN))
+    training = header.get("training")
+    if isinstance(training, dict):
+        known = {entry.name for entry in fields(LocalTraining)}
+        problems += [unknown("training setting", name, known) for name in training if name not in known]
+    return problems
+
+
+def _strange(tensors: Mapping[str, Tensor]) -> list[Problem]:
+    """Tensors outside of w0/, update/ and buffers/."""
+    problems = []
+    for name, value in tensors.items():
+        pickled = value.dtype in (torch.uint8, torch.int8) and bytes(value.flatten()[:2].tolist()).startswith(PICKLES)
+        what = "holds a pickle, which is never opened" if pickled else "is none of w0/, update/ and buffers/"
+        problems.append(Problem(f"tensor {name!r} {what}", fix="store tensors of the model alone; settings as JSON"))
     return problems
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from rich.markup import escape
 
 from leakscope import __version__
 from leakscope.attacks import ATTACKS
@@ -17,7 +21,7 @@ from leakscope.cli import options as o
 from leakscope.cli.audit import carry_out, conclude
 from leakscope.cli.display import console
 from leakscope.errors import Problem, refuse
-from leakscope.simulate import recorded_model, simulated_scene
+from leakscope.simulate import check_file, recorded_model, simulated_scene
 from leakscope.update_file import RecordedUpdate, read_update, write_truth, write_update
 
 SIMULATED = {name: option for name, option in o.CLIENT_OPTIONS.items() if name != "clients"}
@@ -74,17 +78,31 @@ def attack(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="*.update.safetensors")],
     truth: Annotated[
         list[Path] | None,
-        typer.Option("--truth", help="private truth file for each FILE in order, or the folder that has NAME.truth.*"),
+        typer.Option(
+            "--truth",
+            help="private truth file for each FILE in order, one for all, or the folder of NAME.truth.*",
+        ),
     ] = None,
+    combine: Annotated[
+        bool, typer.Option("--combine", help="also attack all FILEs together: rounds of one client, the same images")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="only look at the files, with advice; attack nothing")] = False,
 ) -> None:
     """Attack recorded updates; scored only where their truth files are given."""
     request = o.request(given)
     refuse(request.problems())
     truths = _truths(files, truth or [])
+    _look(files, truths, request.model, only=check, as_json=given["json"])
     settings = split_settings(request.settings, request.attacks)
+    groups: list[tuple[tuple[Path, ...], Path | None]] = [
+        ((path,), private) for path, private in zip(files, truths, strict=True)
+    ]
+    if combine:
+        refuse(different_clients(files))
+        groups.append((tuple(files), truths[0]))
     cells = [
-        _recorded_cell(path, private, name, settings[name], request)
-        for path, private in zip(files, truths, strict=True)
+        _recorded_cell(paths, private, name, settings[name], request)
+        for paths, private in groups
         for name in request.attacks
     ]
     result = carry_out(cells, request, given, name=f"recorded-{cells[0].key[:8]}")
@@ -97,6 +115,7 @@ def _truths(files: list[Path], given: list[Path]) -> list[Path | None]:
         return [None] * len(files)
     if len(given) == 1 and given[0].is_dir():
         given = [given[0] / path.name.replace(".update.", ".truth.") for path in files]
+    given = given * len(files) if len(given) == 1 else given
     if len(given) != len(files):
         refuse([Problem(f"{len(given)} truth files for {len(files)} updates", fix="give one --truth for each FILE")])
     refuse(
@@ -107,16 +126,59 @@ def _truths(files: list[Path], given: list[Path]) -> list[Path | None]:
     return list(given)
 
 
+def _look(files: list[Path], truths: list[Path | None], model: str | None, *, only: bool, as_json: bool) -> None:
+    """Look at every file before anything runs: warnings are printed, errors refuse, all of them at once."""
+    found = [
+        (path.name, finding)
+        for path, private in zip(files, truths, strict=True)
+        for finding in check_file(path, model=model, truth_file=private)
+    ]
+    errors = [(name, finding) for name, finding in found if finding.severity == "error"]
+    if only and as_json:
+        print(json.dumps([{"file": name, **finding.as_note()} for name, finding in found]))
+    for name, finding in found if only else [pair for pair in found if pair not in errors]:
+        colour = "red" if finding.severity == "error" else "yellow"
+        console.print(
+            f"[{colour}]{finding.severity}[/{colour}] {name}: {escape(str(finding.problem))}", highlight=False
+        )
+    if only:
+        console.print(f"{len(files)} files looked at: {len(errors)} errors, {len(found) - len(errors)} warnings")
+        raise typer.Exit(2 if errors else 0)
+    refuse(replace(finding.problem, found=f"{name}: {finding.problem.found}") for name, finding in errors)
+
+
+def different_clients(files: list[Path]) -> Iterator[Problem]:
+    """Reasons why files cannot be rounds of the same client with the same images."""
+    first, *rest = (read_update(path) for path in files)
+    if not rest:
+        yield Problem("--combine with a single file", fix="give two or more rounds of the same client")
+    for path, other in zip(files[1:], rest, strict=True):
+        facts = (
+            ("model", first.model, other.model),
+            ("images", first.update.n, other.update.n),
+            ("image size", first.shape, other.shape),
+            ("client", first.client, other.client),
+            ("labels", *(None if r.labels is None else r.labels.tolist() for r in (first, other))),
+        )
+        for what, mine, theirs in facts:
+            if mine != theirs:
+                yield Problem(
+                    f"{path.name} has another {what} than {files[0].name}",
+                    why="rounds can only be combined where the client trained on the same images",
+                    fix="leave --combine out: every file is then attacked on its own",
+                )
+
+
 def _recorded_cell(
-    path: Path,
+    paths: tuple[Path, ...],
     truth: Path | None,
     name: str,
     settings: dict[str, Any],
     request: Request,
 ) -> Cell:
-    recorded = read_update(path)
+    recorded = read_update(paths[0])
     training = recorded.update.training
-    content = path.read_bytes() + (truth.read_bytes() if truth and truth.is_file() else b"")
+    content = b"".join(path.read_bytes() for path in (*paths, *([truth] if truth else [])))
     return Cell(
         dataset="recorded",
         data_fingerprint=hashlib.sha256(content).hexdigest()[:16],
@@ -129,6 +191,9 @@ def _recorded_cell(
         batch_size=training.batch_size,
         lr=training.lr,
         mode=training.mode,
+        optimizer=training.optimizer,
+        momentum=training.momentum,
+        weight_decay=training.weight_decay,
         seed=request.seed,
         labels=cast(Any, request.labels),
         matching=request.matching,
@@ -140,8 +205,9 @@ def _recorded_cell(
         early_stop=request.early_stop,
         budget=parse_duration(request.budget) if request.budget else None,
         device=pick_device(request.device),
-        update_file=str(path),
+        update_file=str(paths[0]),
+        more_updates=tuple(map(str, paths[1:])),
         truth_file=str(truth) if truth else None,
-        round=recorded.round,
+        round=recorded.round if len(paths) == 1 else None,
         client=recorded.client,
     )

@@ -14,7 +14,7 @@ from leakscope.preflight import traces
 from leakscope.preflight.explained import alternatives, explain
 from leakscope.preflight.finding import Finding, error, warning
 from leakscope.preflight.laws import last_layer, norm_alignment, unevenness
-from leakscope.preflight.settings import settings
+from leakscope.preflight.settings import STRONG_DECAY, settings
 from leakscope.preflight.structure import structure
 from leakscope.types import ClientBatch, Knowledge, Update
 from leakscope.update_file import RecordedUpdate
@@ -26,14 +26,19 @@ MISSING = 0.05
 """Share of the images whose softmax mass would be negative: clean 0, with wrong labels above 0.2."""
 SCALE = 3.0
 """Pull or length off by more than this either way: clean between 0.59 and 1.19, lr wrong by ten is 0.1 or 10."""
-TURNED = -0.3
-"""Scale of the pull below which w0 and wT were swapped: clean 0.59 and more, swapped about -1."""
+TURNED = -0.95
+"""Cosine of the pull with the expected one below which w0 and wT were swapped; wrong labels stay above -0.9."""
 RANK = 1e-3
 """Energy beyond rank 1.3 N of the first fully connected layer: clean 1.1e-4 at most, mean of four clients 4.6e-3."""
 TRAIN_MODE, EVAL_MODE = 0.1, 0.3
 """Alignment of batch-normed filters with their update: train mode 0.02, eval mode 0.57."""
-EXPLAINED, BETTER = 0.5, 0.2
-"""Cosine of the update with the private images' own gradient: clean 0.81 and more, the mean of four clients 0.51."""
+EXPLAINED, BETTER = 0.5, 0.15
+"""Cosine of the update with the private images' own gradient: clean 0.81 and more, the mean of four clients 0.51.
+
+What another mode or normalisation explains better by more than this is taken to be the truth.
+"""
+
+DECLARE = "declare it when recording (defense=...), so that the report names it"
 
 
 def examine(recorded: RecordedUpdate, victim: Victim, *, truth: ClientBatch | None = None) -> tuple[Finding, ...]:
@@ -83,7 +88,7 @@ def _numbers(recorded: RecordedUpdate, victim: Victim, truth: ClientBatch | None
         observe(update, victim, knowledge=Knowledge(), normalisation=guess(victim.shape[0]), labels=None),
         torch.device("cpu"),
     )
-    marks = list(_marks(update, known))
+    marks = list(_values(update)) or list(_structure(known) if _sums_gradients(update) else ())
     if marks or update.training.optimizer != "sgd":
         return marks
     replayed = list(_replayed(update, victim, truth)) if truth is not None else []
@@ -92,26 +97,35 @@ def _numbers(recorded: RecordedUpdate, victim: Victim, truth: ClientBatch | None
     return [*replayed, *(finding for finding in laws if finding.kind not in kinds), *_mode(update, victim, kinds)]
 
 
-def _marks(update: Update, known: Known) -> Iterator[Finding]:
-    """Undeclared transforms, with the matching that fits them."""
-    undeclared = "declare it when recording (defense=...), so that the report names it"
+def _sums_gradients(update: Update) -> bool:
+    """Whether the update is a sum of gradients and nothing else to speak of."""
+    training = update.training
+    return training.optimizer == "sgd" and training.weight_decay * training.lr * training.steps(update.n) < STRONG_DECAY
+
+
+def _values(update: Update) -> Iterator[Finding]:
+    """Undeclared transforms of single values, with the matching that fits them."""
     if name := traces.rounded(update.delta):
         yield warning(
             "quantised",
             f"{name} holds no more than {traces.LEVELS} different values: the update was quantised",
-            fix=f"--matching auto or global; {undeclared}",
+            fix=f"--matching auto or global; {DECLARE}",
         )
     elif name := traces.suppressed(update.delta):
         yield warning(
             "sparsified",
             f"the small values of {name} are zero: the update was sparsified",
-            fix=f"--matching mask (auto chooses it); {undeclared}",
+            fix=f"--matching mask (auto chooses it); {DECLARE}",
         )
-    elif (share := traces.noise_share(known)) > NOISE:
+
+
+def _structure(known: Known) -> Iterator[Finding]:
+    """Undeclared noise or mixing, which a sum of N outer products has not."""
+    if (share := traces.noise_share(known)) > NOISE:
         yield warning(
             "noised",
             f"about {100 * min(share, 1):.0f} % of the update's energy looks like noise",
-            fix=f"--matching layerwise (auto chooses it); {undeclared}",
+            fix=f"--matching layerwise (auto chooses it); {DECLARE}",
         )
     elif (beyond := traces.beyond_rank(known)) is not None and beyond > RANK:
         yield warning(
@@ -135,7 +149,7 @@ def _laws(evidence: Evidence, labels: torch.Tensor | None) -> Iterator[Finding]:
             why="with softmax cross-entropy it does, exactly: the client had another loss, or changed its update",
             fix="train with cross_entropy, or declare the defense that was applied",
         )
-    elif seen.scale is not None and seen.scale < TURNED:
+    elif seen.cosine is not None and seen.cosine < TURNED:
         yield _swapped()
     elif seen.size > 2.02 or (seen.scale is not None and seen.scale > SCALE):
         yield _rate(lr, max(seen.scale or 0.0, seen.size / 2), "larger")
@@ -147,7 +161,7 @@ def _laws(evidence: Evidence, labels: torch.Tensor | None) -> Iterator[Finding]:
             "or the update is not that of a single client",
             fix="--labels recovered, or record the labels of this very client and round",
         )
-    elif seen.scale is not None and seen.scale < 1 / SCALE and seen.steady:
+    elif seen.scale is not None and 0 < seen.scale < 1 / SCALE and seen.fresh:
         yield _small(evidence, seen.scale)
 
 
@@ -188,7 +202,7 @@ def _replayed(update: Update, victim: Victim, truth: ClientBatch) -> Iterator[Fi
     if seen.cosine < -EXPLAINED:
         yield _swapped()
         return
-    others = alternatives(update, victim, truth) if seen.cosine < 1 - BETTER else {}
+    others = alternatives(update, victim, truth) if seen.cosine < 1 - BETTER / 2 else {}
     best = max(others, key=lambda name: others[name].cosine, default="")
     if best and others[best].cosine > max(EXPLAINED, seen.cosine + BETTER):
         yield ALTERNATIVES[best](update)
@@ -231,4 +245,12 @@ def _unnormalised(update: Update) -> Finding:  # noqa: ARG001
     )
 
 
-ALTERNATIVES = {"mode": _other_mode, "normalisation": _unnormalised}
+def _normalised(update: Update) -> Finding:  # noqa: ARG001
+    return warning(
+        "normalisation",
+        "the update fits images of mean 0 and deviation 1, the file says they were normalised in another way",
+        fix="record the normalisation that the client applies: the mean and deviation of its data set",
+    )
+
+
+ALTERNATIVES = {"mode": _other_mode, "plain": _unnormalised, "standardised": _normalised}

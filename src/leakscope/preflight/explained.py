@@ -45,10 +45,13 @@ def explain(update: Update, victim: Victim, batch: ClientBatch) -> Explanation:
 def alternatives(update: Update, victim: Victim, batch: ClientBatch) -> dict[str, Explanation]:
     """What the update would look like had the file said something else."""
     plain = Normalisation((0.0,) * victim.shape[0], (1.0,) * victim.shape[0])
+    mean, std = batch.images.mean((0, 2, 3)), batch.images.std((0, 2, 3)).clamp_min(1e-3)
+    own = Normalisation(tuple(mean.tolist()), tuple(std.tolist()))
     other: LocalTraining = replace(update.training, mode="train" if update.training.mode == "eval" else "eval")
     return {
         "mode": explain(replace(update, training=other), victim, batch),
-        "normalisation": explain(update, victim, replace(batch, normalisation=plain)),
+        "plain": explain(update, victim, replace(batch, normalisation=plain)),
+        "standardised": explain(update, victim, replace(batch, normalisation=own)),
     }
 
 

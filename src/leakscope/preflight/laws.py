@@ -20,9 +20,9 @@ from leakscope.types import LocalTraining, Weights
 from leakscope.victims import Victim
 
 PROBES = 16
-ALIKE = 0.5
-"""Mean L1 distance between the softmax of random images and their mean, above which a net tells images apart."""
-PULL = 0.1
+UNIFORM = 0.7
+"""L1 distance of a softmax from the uniform one up to which a net counts as untrained."""
+PULL = 0.3
 """Expected pull on the classes (L1, of at most 2) below which its scale and sign say nothing."""
 FILTERS = 8
 """Fewer filters than this make no median."""
@@ -42,14 +42,16 @@ class LastLayer:
     """Share of the N images by which some S_c is negative; None where the labels are not known."""
     reversed: float | None
     """The same for the update with its sign turned."""
+    cosine: float | None
+    """Direction of the observed pull towards the labels against the expected one: 1, and -1 with w0 and wT swapped."""
     scale: float | None
     """The observed pull towards the labels against the one expected from the softmax on the way from w0 to wT.
 
-    About 1 (development clients: 0.59 to 1.01), -1 where w0 and wT were swapped, off by what lr is off; None where the
-    labels are not known, or spread so evenly that no pull is expected.
+    About 1 (development clients: 0.59 to 1.01), off by what lr is off; both are None where the labels are not known,
+    or spread so evenly that no pull is expected.
     """
-    steady: bool
-    """Whether the net answers every image much alike at w0 and at wT, so that `scale` can be believed."""
+    fresh: bool
+    """Whether the net has learnt nothing yet at w0 and little at wT, so that a small pull cannot be its merit."""
 
 
 def last_layer(evidence: Evidence, labels: Tensor | None) -> LastLayer | None:
@@ -62,20 +64,25 @@ def last_layer(evidence: Evidence, labels: Tensor | None) -> LastLayer | None:
         return None
     total = float(bias.abs().sum())
     pull = bias / evidence.steps
-    missing = reverse = scale = None
+    missing = reverse = cosine = scale = None
+    fresh = False
     if labels is not None:
         share = target_share(labels, len(bias))
         missing, reverse = (float(torch.relu(-(share + sign * pull)).sum()) for sign in (1, -1))
-        expected = path_softmax(evidence, mean_feature(evidence)).mean(dim=0) - share
+        path = path_softmax(evidence, mean_feature(evidence))
+        expected = path.mean(dim=0) - share
         if float(expected.abs().sum()) > PULL:
             scale = float(pull @ expected / expected.square().sum())
+            cosine = float(torch.nn.functional.cosine_similarity(pull, expected, dim=0))
+        fresh = is_fresh(evidence) and bool((path[-1] - path[0]).abs().sum() < (share - path[0]).abs().sum() / 2)
     return LastLayer(
         sum=abs(float(bias.sum())) / max(total, 1e-300),
         size=total / evidence.steps,
         missing=missing,
         reversed=reverse,
+        cosine=cosine,
         scale=scale,
-        steady=answers_alike(evidence),
+        fresh=fresh,
     )
 
 
@@ -96,16 +103,14 @@ def unevenness(training: LocalTraining, n: int) -> float:
     return (1 / steps - short / n) / math.sqrt(training.epochs)
 
 
-def answers_alike(evidence: Evidence) -> bool:
-    """Random images get nearly the same softmax, at w0 and at wT: the net has not learnt to tell images apart."""
+def is_fresh(evidence: Evidence) -> bool:
+    """At w0 random images and the mean feature of the private ones get nearly the same probability for every class."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(PROBES, *evidence.victim.shape, generator=generator)
-    for t in (0.0, 1.0):
-        with torch.no_grad():
-            answers = evidence.victim.call(evidence.state(t), evidence.victim.buffers(), x).double().softmax(dim=1)
-        if float((answers - answers.mean(dim=0)).abs().sum(dim=1).mean()) > ALIKE:
-            return False
-    return True
+    with torch.no_grad():
+        answers = evidence.victim.call(evidence.state(0.0), evidence.victim.buffers(), x).double().softmax(dim=1)
+    answers = torch.cat([answers, evidence.softmax(0.0, mean_feature(evidence)[None])])
+    return float((answers - 1 / answers.shape[1]).abs().sum(dim=1).max()) < UNIFORM
 
 
 def norm_alignment(victim: Victim, w0: Weights, delta: Weights) -> float | None:

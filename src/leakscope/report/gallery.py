@@ -105,12 +105,20 @@ def scores(cell: Cell, i: int) -> list[str]:
     return [text.format(value).replace("-", "−") for text, value in known]
 
 
+def client_of(cell: Cell) -> str:
+    """A recorded client by the name its producer gave it, a simulated one by its seed."""
+    client = cell["client"]
+    return str(client.get("id") or client.get("seed", "?"))
+
+
 def title_of(cell: Cell) -> str:
     """`nl-sme · undefended · client 0 · round 3`."""
     defense = "undefended" if cell["defense"] == "none" else cell["defense"]
-    parts = [cell["attack"], defense, f"client {cell['client'].get('seed', '?')}"]
+    parts = [cell["attack"], defense, f"client {client_of(cell)}"]
     if cell.get("round") is not None:
         parts.append(f"round {cell['round']}")
+    if (number(cell.get("combined")) or 1) > 1:
+        parts.append(f"{cell['combined']} rounds together")
     return " · ".join(parts)
 
 
