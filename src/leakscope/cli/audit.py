@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -71,9 +72,9 @@ def table_of(result: AuditResult) -> Table:
     ):
         table.add_column(column, justify="left" if column in ("client", "attack", "defense", "") else "right")
     for cell in result.cells:
-        metrics, baseline, client = cell["metrics"], cell["baseline"], cell["client"]
+        metrics, baseline = cell["metrics"], cell["baseline"]
         table.add_row(
-            f"{cell['dataset']} {client.get('writer') or 'seed ' + str(client['seed'])}",
+            f"{cell['dataset']} {_who(cell)}",
             cell["attack"],
             cell["defense"],
             _number(metrics.get("psnr"), 2),
@@ -86,6 +87,13 @@ def table_of(result: AuditResult) -> Table:
             "" if cell["status"] == "finished" else cell["status"],
         )
     return table
+
+
+def _who(cell: Mapping[str, Any]) -> str:
+    """`writer`, else `client 0 round 3` of a recorded update, else `seed 0`."""
+    client, number = cell["client"], cell.get("round")
+    name = f"client {client['id']}" if "id" in client else client.get("writer") or f"seed {client['seed']}"
+    return name if number is None else f"{name} round {number}"
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from leakscope.report import wording
 from leakscope.report.advice import advise
 from leakscope.report.charts import Chart, Series, clean
-from leakscope.report.gallery import script_blocks, strips, title_of
+from leakscope.report.gallery import client_of, script_blocks, strips, title_of
 from leakscope.report.matrix import matrices
 from leakscope.report.reading import Run, by_severity
 from leakscope.verdict import LEVELS, Cell, find, is_scored, number, severity
@@ -78,7 +78,7 @@ def subject(cells: Sequence[Cell]) -> str:
     counted = (
         ({cell["attack"] for cell in cells}, "attack"),
         ({cell["defense"] for cell in cells} - {"none"}, "defense"),
-        ({cell["client"].get("seed") for cell in cells}, "client"),
+        ({client_of(cell) for cell in cells}, "client"),
         ({cell.get("round") for cell in cells} - {None}, "round"),
     )
     names = [
@@ -124,13 +124,15 @@ def over_rounds(cells: Sequence[Cell]) -> Chart | None:
     """Share of identified images (PSNR where that is not measured) by round."""
     rounds = [cell for cell in cells if number(cell.get("round")) is not None]
     name = "identified" if any(number(cell["metrics"].get("identified")) is not None for cell in rounds) else "psnr"
-    groups: dict[tuple[str, str], list[tuple[float | None, float | None]]] = {}
+    several = len({client_of(cell) for cell in rounds}) > 1
+    groups: dict[str, list[tuple[float | None, float | None]]] = {}
     for cell in rounds:
         point = (number(cell["round"]), number(cell["metrics"].get(name)))
-        groups.setdefault((cell["attack"], cell["defense"]), []).append(point)
+        who = [f"client {client_of(cell)}"] if several else []
+        groups.setdefault(" · ".join([cell["attack"], cell["defense"], *who]), []).append(point)
     series = tuple(
-        Series(f"{attack} · {defense}", points, place)
-        for place, ((attack, defense), raw) in enumerate(groups.items())
+        Series(label, points, place)
+        for place, (label, raw) in enumerate(groups.items())
         if (points := clean(sorted(raw), log=False))
     )[:CURVES]
     if not series:
