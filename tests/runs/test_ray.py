@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).parent / "two_nodes.py"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_lost_node_loses_nothing_and_a_poisoned_cell_fails_alone(tmp_path):
     (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("LEAKSCOPE_", "RAY_"))}
@@ -22,7 +23,7 @@ def test_a_lost_node_loses_nothing_and_a_poisoned_cell_fails_alone(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=290,
+        timeout=580,
         env={**clean, "OMP_NUM_THREADS": "1", "TORCH_HOME": "/nonexistent", "PYTHONPATH": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
@@ -30,8 +31,8 @@ def test_a_lost_node_loses_nothing_and_a_poisoned_cell_fails_alone(tmp_path):
     assert told["lost"] == [2], "a node was killed while both were at work"
     assert told["complete"]
     *good, poisoned = told["cells"]
-    assert [cell["status"] for cell in good] == ["finished"] * 4
-    assert [cell["client"]["seed"] for cell in good] == [0, 1, 2, 3]
+    assert [cell["status"] for cell in good] == ["finished"] * 3
+    assert [cell["client"]["seed"] for cell in good] == [0, 1, 2]
     assert poisoned["status"] == "failed"
     assert "lost 3 times" in poisoned["error"]
     assert good[0]["metrics"] == told["here"], "the numbers do not depend on where a cell runs"

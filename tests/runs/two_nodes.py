@@ -2,7 +2,7 @@
 
     python two_nodes.py OUT
 
-Four cells and a fifth whose model ends its process. The second node is killed once both are at work.
+Three cells and a fourth whose model ends its process. The second node is killed once both are at work.
 Prints one JSON document.
 """
 
@@ -29,7 +29,7 @@ NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "memory": 4 << 30, "objec
 def main() -> None:
     cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     second = cluster.add_node(**NODE)
-    request = Request(n=2, epochs=1, attacks=["sme"], iterations=40, history=20, clients=4)
+    request = Request(n=2, epochs=1, attacks=["sme"], iterations=12, history=6, clients=3)
     cells = request.cells()
     deadly = cells[0].model_copy(update={"model": "deadly:model"})
     at_work: set[str] = set()

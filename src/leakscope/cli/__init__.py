@@ -20,6 +20,7 @@ from leakscope.cli.lists import list_
 from leakscope.cli.recorded import attack, simulate
 from leakscope.cli.report import figure, report, serve
 from leakscope.cli.reproduce import reproduce
+from leakscope.cli.tune import tune_
 from leakscope.errors import InputError
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ app = typer.Typer(
 for verb in (audit, simulate, attack, compare, reproduce, report, figure, serve, gate, doctor):
     app.command()(verb)
 app.command("list")(list_)
+app.command("tune")(tune_)
 app.add_typer(data, name="data")
 
 
