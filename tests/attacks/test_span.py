@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from leakscope.attacks.drift import Straighten, drift, layer_update, row_space
+from leakscope.attacks.drift import Straighten, drift, layer_update, row_space, twins
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.known import Dummy, Known
 from leakscope.attacks.matching import Masked
@@ -78,8 +78,19 @@ def test_a_rough_reconstruction_in_another_order_is_enough_to_straighten():
     rough = x + 0.05 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
     memory: dict[str, torch.Tensor] = {}
     labelled = replace(known, labels=client.batch.labels)
-    assert Straighten()({"x": rough}, labelled, memory) == {}
+    assert Straighten(part_twins=0)({"x": rough}, labelled, memory) == {}
     assert outside(replace(known, constants=memory), x) < 0.7 * outside(known, x)
+
+
+def test_of_two_dummies_on_one_image_the_second_begins_anew():
+    client = tiny_client(n=6, epochs=4, lr=0.01)
+    _, known, _ = follow(known_of(client))
+    x = torch.randn(6, 1, 12, 12, generator=torch.Generator().manual_seed(0))
+    x[4] = x[2] + 0.01
+    assert twins(x) == [4]
+    renewed = Straighten()({"x": x}, known, {})["x"]
+    assert [i for i in range(6) if not torch.equal(renewed[i], x[i])] == [4]
+    assert twins(renewed) == []
 
 
 def noisy(known: Known) -> Known:

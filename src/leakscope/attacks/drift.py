@@ -19,23 +19,46 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakscope.attacks.known import Known, Variables
+from leakscope.types import stream
 
+TWINS = 0.98
+"""Correlation of two dummy images from which on they are taken for one."""
 STEPS = 20
 """Full-batch steps of the simulated client, at most: the cost does not depend on the client's own number of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Straighten:
-    """Finds the span again, at the parts of the iterations in `at`, from the update without its drift."""
+    """Finds the span again, at the parts of the iterations in `at`, from the update without its drift.
+
+    The first `part_twins` times it also parts twins: two dummy images on one private image leave another one out.
+    """
 
     at: tuple[float, ...] = (0.25, 0.4, 0.55, 0.7, 0.85)
+    part_twins: int = 3
 
     def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """No variable changes; `memory` gets the new constant `span` (F, k)."""
+        """Images (N, C, H, W) that begin anew, if any; `memory` gets the new constant `span` (F, k)."""
+        x = v["x"]
         labels = known.labels if known.labels is not None else torch.softmax(v["y"], dim=1)
-        straight = layer_update(known) - drift(known, v["x"], labels)
+        straight = layer_update(known) - drift(known, x, labels)
         memory["span"] = row_space(straight, known.constants["span"].shape[1])[0].to(known.w0)
-        return {}
+        memory["straightened"] = memory.get("straightened", torch.zeros((), dtype=torch.long)) + 1
+        again = twins(x) if int(memory["straightened"]) <= self.part_twins else []
+        if not again:
+            return {}
+        fresh = torch.randn(x.shape, generator=stream(int(memory["straightened"]), "twins")).to(x)
+        low, high = known.normalisation.box(x)
+        x = x.clone()
+        x[again] = torch.maximum(torch.minimum(fresh[again], high), low)
+        return {"x": x}
+
+
+def twins(x: Tensor) -> list[int]:
+    """The second of every two images (N, C, H, W) that differ from the mean image in nearly the same way."""
+    centred = (x - x.mean(0)).flatten(1)
+    alike = functional.normalize(centred) @ functional.normalize(centred).T
+    return [i for i in range(len(x)) if bool((alike[i, :i] > TWINS).any())]
 
 
 def layer_update(known: Known) -> Tensor:

@@ -42,7 +42,7 @@ def nl_sme(
     lr: float = 1.0,
     lr_t: float = 1e-3,
     lr_p: float = 1e-3,
-    lr_d: float = 1e-3,
+    lr_d: float = 1e-2,
     lambda_p: float = 1e-2,
     lambda_d: float = 1e-5,
     gamma: float = 0.0,
