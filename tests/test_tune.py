@@ -68,8 +68,8 @@ def test_broken_off_and_started_again_it_ends_with_the_same_study(undisturbed, t
 def test_a_finished_study_runs_no_cell_again(undisturbed):
     out, answer = undisturbed
 
-    def refusing(run, cells, places, *, notice) -> bool:
-        assert cells == []
+    def refusing(*arguments, **_) -> bool:
+        assert arguments[1] == [], "no cell is left"
         return True
 
     assert tune(study(), out, execute=refusing)["trials"] == answer["trials"]

@@ -12,7 +12,7 @@ from leakscope import data
 from leakscope.attacks import ATTACKS
 from leakscope.audit import Request
 from leakscope.cell import Cell
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import InputError, Problem
 from leakscope.paper.targets import Setting, Target
 from leakscope.runs.places import Places
 
@@ -23,6 +23,9 @@ FIRST_SEED = 101
 CLIENTS = 5
 """The paper's number of trials."""
 QUICK = "quick: a scaled-down grid on one client, to see that everything runs; its numbers say nothing of the attacks"
+
+QUICK_SETTINGS = {"fedleak": ("fedleak.width=8",), "gi-nas": ("gi-nas.width=8", "gi-nas.candidates=2")}
+"""Narrow generators and a short search for `--quick`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def entries(
                 notes.append(setting.instead.why)
             notes += _cuts(target, attack)
             if quick:
-                options = scaled(options)
+                options = scaled(options) | {"settings": (*options["settings"], *QUICK_SETTINGS.get(str(attack), ()))}
             requests = tuple(
                 Request(**options, **who, data_root=places.data_root, weights=places.weights)
                 for who in clients_of(options["dataset"], clients)
@@ -72,11 +75,9 @@ def clients_of(dataset: str, count: int) -> list[dict[str, Any]]:
     """The clients that reports are made on."""
     if dataset != "femnist":
         return [{"seed": FIRST_SEED + place} for place in range(count)]
-    refuse(
-        [Problem(f"--clients {count}: there are {len(WRITERS)} FEMNIST writers for reports", fix=f"{len(WRITERS)}")]
-        if count > len(WRITERS)
-        else []
-    )
+    if count > len(WRITERS):
+        most = len(WRITERS)
+        raise InputError(Problem(f"--clients {count}: {most} FEMNIST writers are for reports", fix=f"--clients {most}"))
     return [{"writer": writer, "seed": int(writer)} for writer in WRITERS[:count]]
 
 

@@ -16,6 +16,8 @@ DERIVED: dict[str, Callable[[Record], float | None]] = {
     "minutes": lambda record: record["seconds"] / 60,
     "memory_gb": lambda record: record["peak_memory_mb"] / 1000,
 }
+TOLD = "generator"
+"""What an attack notes about itself that belongs beside its numbers: a generator narrower than published."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Line:
 def lines_of(entry: Entry, records: Sequence[Record], reasons: Sequence[str] = ()) -> list[Line]:
     """The lines of an entry from the records of its clients."""
     said = entry.target.reported(entry.setting.name, entry.attack or "")
+    told = dict.fromkeys(str(record["notes"][TOLD]) for record in records if TOLD in (record.get("notes") or {}))
     found = []
     for metric in entry.target.metrics:
         values = [value for value in (value_of(record, metric) for record in records) if value is not None]
@@ -62,7 +65,7 @@ def lines_of(entry: Entry, records: Sequence[Record], reasons: Sequence[str] = (
                 deviation=statistics.stdev(values) if len(values) > 1 else None,
                 clients=len(values),
                 reason="; ".join(dict.fromkeys((*reasons, *absent))),
-                notes=entry.notes,
+                notes=(*entry.notes, *told),
             )
         )
     return found
