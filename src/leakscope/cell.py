@@ -141,7 +141,7 @@ def compose(cell: Cell) -> Attack:
     attack = build_attack(cell.attack, cell.settings, matching=cell.matching)
     adaptations = attack.adaptations
     if cell.budget is not None:
-        adaptations = (*adaptations, Budget(seconds=cell.budget))
+        adaptations = (*adaptations, Budget(seconds=cell.budget / (1 + len(cell.more_updates))))
     return replace(
         attack,
         adaptations=adaptations,
