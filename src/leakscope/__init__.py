@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leakscope.audit import AuditResult as AuditResult
     from leakscope.audit import audit as audit
+    from leakscope.checking import LeakError as LeakError
+    from leakscope.checking import assert_no_leak as assert_no_leak
     from leakscope.local_client import LocalClient as LocalClient
     from leakscope.types import LocalTraining as LocalTraining
     from leakscope.types import Normalisation as Normalisation
@@ -22,6 +24,8 @@ __version__ = "0.1.0"
 _PLACES = {
     "AuditResult": "leakscope.audit",
     "audit": "leakscope.audit",
+    "LeakError": "leakscope.checking",
+    "assert_no_leak": "leakscope.checking",
     "LocalClient": "leakscope.local_client",
     "LocalTraining": "leakscope.types",
     "Normalisation": "leakscope.types",

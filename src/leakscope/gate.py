@@ -1,4 +1,7 @@
-"""A gate for a deployment: does a run leak more than is allowed? A reason in one line, and a JUnit file for CI."""
+"""A gate for a deployment: does a run leak more than is allowed? A reason in one line, and a JUnit file for CI.
+
+The levels and their thresholds are those of `leakscope.verdict`; docs/gate.md tells them to people.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from xml.etree import ElementTree
 
 from leakscope.errors import InputError, Problem, unknown
 from leakscope.runs.atomic import writing
-from leakscope.verdict import LEVELS, judge, severity
+from leakscope.verdict import LEVELS, find, judge, severity
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,13 @@ class Ruling:
     passed: bool
     level: str
     reason: str
+    limit: str = "low"
+    interval: tuple[float, float] = (0.0, 1.0)
+    """95 % Wilson interval of the share of images that the worst cell identified; 0 to 1 says nothing."""
+    relative: float | None = None
+    """Relative score of its most leaked image: 0 is a guess, 1 the image itself."""
+    caveats: tuple[str, ...] = ()
+    """What the level does not rest on."""
 
 
 def rule(result: Mapping[str, Any], *, max_level: str) -> Ruling:
@@ -28,18 +38,32 @@ def rule(result: Mapping[str, Any], *, max_level: str) -> Ruling:
     if max_level not in LEVELS:
         raise InputError(unknown("--max-level", max_level, LEVELS))
     verdict, summary = judge(result["cells"]), result["summary"]
+    worst = next((find(cell) for cell in result["cells"] if cell.get("key") == verdict.worst_key), None)
+    facts: dict[str, Any] = {"limit": max_level, "caveats": verdict.reasons}
+    if worst is not None and verdict.worst_key is not None:
+        facts |= {"interval": worst.interval, "relative": worst.relative}
     missing = summary["cells"] - summary["finished"]
     if missing:
-        return Ruling(
-            False, verdict.level, f"{missing} of {summary['cells']} cells did not finish: nothing is shown by them"
-        )
+        reason = f"{missing} of {summary['cells']} cells did not finish: nothing is shown by them"
+        return Ruling(False, verdict.level, reason, **facts)
     if verdict.level == "unknown":
-        return Ruling(False, verdict.level, f"{verdict.sentence} No evidence is not a pass")
+        return Ruling(False, verdict.level, f"{verdict.sentence} No evidence is not a pass", **facts)
     passed = severity(verdict.level) <= severity(max_level)
     relation = "within" if passed else "above"
-    return Ruling(
-        passed, verdict.level, f"leakage is {verdict.level}, {relation} the limit {max_level}: {verdict.sentence}"
-    )
+    reason = f"leakage is {verdict.level}, {relation} the limit {max_level}: {verdict.sentence}"
+    return Ruling(passed, verdict.level, reason, **facts)
+
+
+def rule_cell(cell: Mapping[str, Any], *, max_level: str) -> Ruling:
+    """The ruling on one cell alone."""
+    done = int(cell["status"] in ("finished", "stopped early"))
+    return rule({"cells": [cell], "summary": {"cells": 1, "finished": done}}, max_level=max_level)
+
+
+def name_of(cell: Mapping[str, Any]) -> str:
+    """`nl-sme / none / seed 0`, with the round where there is one."""
+    turn = "" if cell.get("round") is None else f" / round {cell['round']}"
+    return f"{cell['attack']} / {cell['defense']} / seed {cell['client']['seed']}{turn}"
 
 
 def read_result(run: Path) -> dict[str, Any]:
@@ -59,13 +83,13 @@ def write_junit(path: Path, result: Mapping[str, Any], *, max_level: str) -> Non
     suite = ElementTree.Element("testsuite", name="leakscope")
     failures = 0
     for cell in result["cells"]:
-        name = f"{cell['attack']} / {cell['defense']} / seed {cell['client']['seed']}"
-        case = ElementTree.SubElement(suite, "testcase", classname=f"leakscope.{cell['dataset']}", name=name)
-        alone = {"cells": [cell], "summary": {"cells": 1, "finished": int(cell["status"] != "failed")}}
-        ruling = rule(alone, max_level=max_level)
+        case = ElementTree.SubElement(suite, "testcase", classname=f"leakscope.{cell['dataset']}", name=name_of(cell))
+        ruling = rule_cell(cell, max_level=max_level)
         if not ruling.passed:
             failures += 1
             ElementTree.SubElement(case, "failure", message=ruling.reason)
+        else:
+            ElementTree.SubElement(case, "system-out").text = ruling.reason
     suite.set("tests", str(len(result["cells"])))
     suite.set("failures", str(failures))
     with writing(path) as aside:

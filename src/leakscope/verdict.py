@@ -16,7 +16,8 @@ reconstruction and b the SSIM of a guess: 0 is worth nothing, 1 is the image its
 the second signal, because among many images the luckiest guess always beats the average guess; where
 identification was not measured, all of them count.
 
-A failed or unscored cell is no evidence either way; a run that holds nothing else is `unknown`, never `none`.
+A failed or unscored cell is no evidence either way, and neither is one in which nothing was compared with a guess (no
+held-out images); a run that holds nothing else is `unknown`, never `none`.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def judge(cells: Sequence[Cell]) -> Verdict:
     scored = [(find(cell), cell) for cell in cells if is_scored(cell)]
     caveats = _caveats(cells)
     if not scored:
-        return Verdict("unknown", "Nothing could be scored, so this run says nothing about leakage.", caveats, None)
+        return Verdict("unknown", NOTHING_SCORED, caveats, None)
     worst, cell = max(scored, key=lambda pair: pair[0].rank)
     reasons = (*_evidence(worst), *caveats)
     return Verdict(worst.level, _sentence(worst, cell), reasons, worst.key)
@@ -106,11 +107,10 @@ def find(cell: Cell) -> Finding:
 
 
 def is_scored(cell: Cell) -> bool:
-    """Whether a cell carries evidence: it did not fail, and the truth was there to compare with."""
-    metrics = cell.get("metrics") or {}
-    return cell.get("status") != "failed" and any(
-        number(metrics.get(name)) is not None for name in ("identified", "ssim", "psnr")
-    )
+    """Whether a cell carries evidence: it did not fail, and truth and a guess were there to compare with."""
+    identified = number((cell.get("metrics") or {}).get("identified"))
+    compared = identified is not None or any(score is not None for score in relative_scores(cell))
+    return cell.get("status") != "failed" and compared
 
 
 def worst_level(cells: Sequence[Cell]) -> Level:
@@ -201,7 +201,7 @@ def _sentence(worst: Finding, cell: Cell) -> str:
     attack, defense = cell.get("attack", "the attack"), cell.get("defense", "none")
     source = "an undefended update" if defense == "none" else f"an update defended by {defense}"
     if worst.level == "none":
-        best = "" if worst.identified is None else f" (at best {worst.identified} of {worst.n}, by {attack})"
+        best = "" if worst.identified is None else f" (at best {_identified(worst)}, by {attack})"
         return f"No attack in this run identified more images than a guess would{best}. {NOT_PRIVATE}"
     if worst.identified is None:
         return f"{attack} rebuilds images from {source}; relative score of the closest: {worst.relative:.2f}."
@@ -209,6 +209,11 @@ def _sentence(worst: Finding, cell: Cell) -> str:
         f"{attack} identifies {worst.identified} of {worst.n} private images from {source} "
         f"(95 % interval {_percent(worst.interval)}; a guess made without the update: {100 * worst.chance:.0f} %)."
     )
+
+
+def _identified(worst: Finding) -> str:
+    """`3 of 50, 95 % interval 2–16 %`."""
+    return f"{worst.identified} of {worst.n}, 95 % interval {_percent(worst.interval)}"
 
 
 def _evidence(worst: Finding) -> tuple[str, ...]:
@@ -226,10 +231,12 @@ def _caveats(cells: Sequence[Cell]) -> tuple[str, ...]:
     failed = sum(cell.get("status") == "failed" for cell in cells)
     blind = sum(cell.get("status") != "failed" and not is_scored(cell) for cell in cells)
     cut = sum(cell.get("status") == "interrupted" for cell in cells)
+    warned = sum(bool((cell.get("notes") or {}).get("preflight")) for cell in cells)
     counted = (
         (failed, "failed and say nothing"),
-        (blind, "could not be scored, as the truth is not known"),
+        (blind, "could not be scored: the truth or other images to compare with are missing"),
         (cut, "were interrupted: a longer attack may find more"),
+        (warned, "ran with warnings from the look before the attack: they may find too little"),
     )
     return tuple(f"{count} of {len(cells)} cells {what}" for count, what in counted if count)
 

@@ -12,20 +12,26 @@ import typer
 from leakscope.cli import options as o
 from leakscope.cli.display import console
 from leakscope.gate import read_result, rule, write_junit
+from leakscope.sarif import write_sarif
 
 
 def gate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
     max_level: Annotated[str, typer.Option("--max-level", help="none | low | medium | high")] = "low",
     junit: Annotated[Path | None, typer.Option("--junit", help="JUnit file [RUN/junit.xml]")] = None,
+    sarif: Annotated[Path | None, typer.Option("--sarif", help="also write SARIF 2.1.0 for code scanning")] = None,
     json_: o.Json = False,
 ) -> None:
     """Pass or fail a deployment by what a run leaked."""
     result = read_result(run)
     ruling = rule(result, max_level=max_level)
     write_junit(junit or run / "junit.xml", result, max_level=max_level)
+    if sarif is not None:
+        write_sarif(sarif, result, max_level=max_level)
     if json_:
         print(json.dumps(asdict(ruling)))
     word = "[green]PASS[/green]" if ruling.passed else "[red]FAIL[/red]"
     console.print(f"{word}  {ruling.reason}", highlight=False)
+    for caveat in ruling.caveats:
+        console.print(f"      {caveat}", highlight=False, style="dim")
     raise typer.Exit(0 if ruling.passed else 1)
