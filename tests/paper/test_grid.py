@@ -50,7 +50,7 @@ def test_quick_is_small_everywhere_and_never_one_of_the_paper_s_cells():
         for found in cells(target.name, quick=True).values():
             for cell in found:
                 assert cell.n <= 17
-                assert cell.iterations == 20
+                assert cell.iterations == 10
                 assert cell.training.steps(cell.n) <= 120
 
 

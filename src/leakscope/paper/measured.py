@@ -42,7 +42,7 @@ class Line:
         return None if self.measured is None or self.reported is None else self.measured - self.reported
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "difference": self.difference}
+        return {**asdict(self), "notes": list(self.notes), "difference": self.difference}
 
 
 def lines_of(entry: Entry, records: Sequence[Record], reasons: Sequence[str] = ()) -> list[Line]:
