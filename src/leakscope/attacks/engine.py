@@ -14,6 +14,7 @@ from torch import Tensor
 
 from leakscope.attacks.changes import Adaptation, Renewal
 from leakscope.attacks.checkpoints import Checkpoint, checkpoint, unpack
+from leakscope.attacks.compiled import Choice, Evaluator
 from leakscope.attacks.copies import merge
 from leakscope.attacks.direction import Direction, Evaluated, Gradient, Gradients
 from leakscope.attacks.images import Images, Pixels
@@ -53,6 +54,10 @@ class Attack:
     """Independent starts; the one with the lowest final objective counts."""
     early_stop: float = 0.0
     """Stop once the objective fell by less than this part of itself between two history rows; 0 never stops."""
+    chunk: int | None = None
+    """How many dummy images go through the net at a time; None: all. It changes memory, time and rounding only."""
+    compile: Choice = "auto"
+    """Whether the step is compiled; `auto`: where that pays."""
 
     def __call__(
         self,
@@ -70,18 +75,20 @@ class Attack:
         resume = dict(resume or {})
         attack = replace(attack, iterations=resume.get("iterations", attack.iterations))
         champion: Reconstruction | None = unpack(resume.get("champion"))
+        evaluate = Evaluator.of(attack, known)
         for restart in range(int(resume.get("restart", 0)), self.restarts):
             start = seed * 1000 + restart
             save = partial(checkpoint, attack.iterations, restart, champion)
             ready = prepare(attack, known, seed=start, watch=watch, state=resume.pop("ready", None), save=save)
-            run = Descent(attack, known, labelling, seed=start, state=resume.pop("run", None), ready=ready)
+            state = resume.pop("run", None)
+            run = Descent(attack, known, labelling, seed=start, state=state, ready=ready, evaluate=evaluate)
             done = run.go(watch, partial(save, ready, run)) if ready.finished else run.result("interrupted")
             if champion is None or done.objective < champion.objective:
                 champion = done
             if done.status == "interrupted":
                 break
         assert champion is not None
-        return replace(champion, notes={**notes, **champion.notes})
+        return replace(champion, notes={**notes, **champion.notes, **evaluate.notes()})
 
     def adapt(self, known: Known) -> tuple[Attack, Known, dict[str, object]]:
         """The composition after its adaptations have looked at the observation, with their notes."""
@@ -105,9 +112,11 @@ class Descent:
         seed: int,
         state: Checkpoint | None,
         ready: Prepared | None = None,
+        evaluate: Evaluator | None = None,
     ) -> None:
         self.attack, self.labelling = attack, labelling
         self.ready = ready or Prepared()
+        self.evaluate = evaluate or Evaluator()
         known = self.ready.known(known)
         self.declared = declare(attack, known, seed)
         self.know(known)
@@ -126,7 +135,9 @@ class Descent:
     def know(self, known: Known) -> None:
         self.known, attack = known, self.attack
         ridges = {name: declared.ridge for name, declared in self.declared.items() if declared.ridge}
-        self.objective = Objective(known, attack.images, attack.surrogate, attack.matching, attack.priors, ridges)
+        self.objective = Objective(
+            known, attack.images, attack.surrogate, attack.matching, attack.priors, ridges, attack.chunk
+        )
 
     def images(self) -> Tensor:
         """(N, C, H, W) in [0, 1]."""
@@ -184,7 +195,9 @@ class Descent:
 
     def _direct(self, progress: float) -> Evaluated:
         now = self.v_like(progress)
-        return self.attack.direction(self.v, progress, lambda v: self.objective.evaluate(v, now), self._advance)
+        return self.attack.direction(
+            self.v, progress, partial(self.evaluate, self.objective, progress=now), self._advance
+        )
 
     def _advance(
         self, gradients: Gradients, value: Tensor | None = None, again: Callable[[], Evaluated] | None = None

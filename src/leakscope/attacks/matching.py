@@ -24,10 +24,7 @@ class Matching(Protocol):
         """What it lets the optimiser move."""
 
     def calibrate(self, v: Variables, g: Tensor) -> Tensor:
-        """The dummy update (p,) as it is compared: a diagonal map, which also pulls slopes back to the update.
-
-        It may work in place.
-        """
+        """The dummy update (p,) as it is compared: a diagonal map, which also pulls slopes back to the update."""
 
     def distance(self, g: Tensor, known: Known) -> Tensor:
         """L_sim: 0 for parallel updates."""
@@ -88,7 +85,7 @@ class Calibrated(Cosine):
         return {"d": Variable(start, self.lr_d, ridge=self.lambda_d, project=keep)}
 
     def calibrate(self, v: Variables, g: Tensor) -> Tensor:
-        return g.addcmul_(v["d"], g)
+        return torch.addcmul(g, v["d"], g)
 
     def pull(self, v: Variables, g: Tensor, slope: Tensor) -> dict[str, Tensor]:
         """dL/dd = g * dL/d(d * g), and slope = d * dL/d(d * g) with d >= 1 / bound."""

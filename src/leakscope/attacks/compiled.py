@@ -1,0 +1,193 @@
+"""The gradient of the objective as one compiled function, where that pays and where it works.
+
+The objective is traced once with torch.func and compiled as a plain graph of tensor operations, in which all that
+differs from client to client is an input: cells of the same shape share one entry of the compile cache.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import torch
+from filelock import FileLock
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.flop_counter import FlopCounterMode
+
+from leakscope.attacks.calculus import Functional, Tensors
+from leakscope.attacks.direction import Evaluated
+from leakscope.attacks.known import Known, Variables
+from leakscope.attacks.objective import Objective
+from leakscope.attacks.surrogate import Start
+
+if TYPE_CHECKING:
+    from leakscope.attacks.engine import Attack
+
+Choice = Literal["auto", "on", "off"]
+
+
+class Differentiable(Protocol):
+    """An objective, or a sum of several."""
+
+    def evaluate(self, v: Variables, progress: Tensor) -> Evaluated: ...
+
+
+Run = Callable[[Objective, Variables, Tensor], Evaluated]
+COLD_SECONDS = 45
+"""What compiling costs where nothing is cached yet (30 to 75 s on one core)."""
+SAVED = 0.25
+"""Part of an eager step that compiling saves."""
+SPEED = 6e10
+"""Operations per second of one core in an eager step, which takes about nine forward passes."""
+TOLERANCE = 1e-3
+"""Relative difference to the eager gradient from which on a compiled one is not trusted (rounding: about 1e-6)."""
+FAILURES = (RuntimeError, TypeError, ValueError, AttributeError, AssertionError, LookupError, ImportError, OSError)
+"""What tracing somebody's model or calling somebody's compiler may raise; the eager step does without both."""
+
+
+def pays(attack: Attack, known: Known) -> bool:
+    """Whether compiling saves more than it costs: a function of attack, model, shapes and device, never of a clock."""
+    if known.w0.device.type != "cpu":
+        return False
+    step = 9 * forward_operations(known) / SPEED
+    return SAVED * step * attack.iterations * attack.restarts > COLD_SECONDS
+
+
+def forward_operations(known: Known) -> float:
+    """Floating-point operations of one pass of all dummy images through the net."""
+    few = torch.zeros(2, *known.shape, dtype=known.w0.dtype, device=known.w0.device)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        torch.func.functional_call(known.module, {**known.split(known.w0), **known.buffers}, (few,))
+    known.tape.clear()
+    return float(counter.get_total_flops()) * known.n / len(few)
+
+
+def why_not(attack: Attack) -> str | None:
+    """What keeps an attack from being compiled at all."""
+    if type(attack.surrogate).linearise is not Start.linearise:
+        return "the surrogate simulates several steps"
+    if attack.chunk is not None:
+        return "dummy images go through the net in chunks"
+    return None
+
+
+@dataclass
+class Evaluator:
+    """Evaluates the objective, compiled if that was chosen; says what became of it."""
+
+    compiling: bool = False
+    note: str | None = None
+    seconds: float = 0.0
+    run: Run | None = None
+    shapes: list[torch.Size] = field(default_factory=list)
+    """Of what the compiled function knows; what has other shapes later is evaluated eagerly."""
+
+    @classmethod
+    def of(cls, attack: Attack, known: Known) -> Evaluator:
+        wanted = attack.compile == "on" or (attack.compile == "auto" and pays(attack, known))
+        hindrance = why_not(attack) if wanted else None
+        return cls(wanted and hindrance is None, note=hindrance and f"eager: {hindrance}")
+
+    def __call__(self, objective: Differentiable, v: Variables, progress: Tensor) -> Evaluated:
+        if not isinstance(objective, Objective):
+            return objective.evaluate(v, progress)
+        if self.compiling and self.run is None:
+            self._compile(objective, v, progress)
+        if self.run is None or self.shapes != [value.shape for value in tensors(objective.known)]:
+            return objective.evaluate(v, progress)
+        return self.run(objective, v, progress)
+
+    def notes(self) -> dict[str, object]:
+        """What a result says about it: nothing where nothing was to be compiled."""
+        seconds = {"compile_seconds": round(self.seconds, 1)} if self.seconds else {}
+        return {"step": self.note, **seconds} if self.note else {}
+
+    def _compile(self, objective: Objective, v: Variables, progress: Tensor) -> None:
+        began = time.perf_counter()
+        try:
+            with FileLock(cache_folder() / "lock"), warnings.catch_warnings():  # one compiles, the others find it done
+                warnings.simplefilter("ignore")  # of torch's compiler about its own parts
+                self.run = compile_objective(objective, v, progress)
+                problem = disagreement(self.run, objective, v, progress)
+        except FAILURES as error:
+            problem = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        self.seconds = time.perf_counter() - began
+        self.shapes = [value.shape for value in tensors(objective.known)]
+        self.note = "compiled" if problem is None else f"eager, because compiling failed: {problem}"
+        if problem is not None:
+            self.compiling, self.run = False, None
+
+
+def compile_objective(objective: Objective, v: Variables, progress: Tensor) -> Run:
+    """The objective for variables and knowledge of these shapes."""
+    names: list[tuple[str, ...]] = []
+
+    def flat(*values: Tensor) -> Tensors:
+        mine = dict(zip(v, values, strict=False))
+        seen = with_tensors(objective.known, values[len(v) + 1 :])
+        gradients, value, terms = replace(objective, known=seen, calculus=Functional()).evaluate(mine, values[len(v)])
+        names[:] = [tuple(gradients), tuple(terms)]
+        return (*gradients.values(), value, *terms.values())
+
+    graph = make_fx(flat)(*v.values(), progress, *tensors(objective.known))
+    compiled = torch.compile(graph, fullgraph=True, dynamic=False)
+
+    def run(objective: Objective, v: Variables, progress: Tensor) -> Evaluated:
+        with torch.no_grad():
+            found = compiled(*v.values(), progress, *tensors(objective.known))
+        gradients, terms = names
+        return (
+            dict(zip(gradients, found, strict=False)),
+            found[len(gradients)],
+            dict(zip(terms, found[len(gradients) + 1 :], strict=True)),
+        )
+
+    return run
+
+
+def disagreement(run: Run, objective: Objective, v: Variables, progress: Tensor) -> str | None:
+    """What is wrong with the compiled gradient at other values than the traced ones: a model may hide its branches."""
+    generator = torch.Generator().manual_seed(0)
+    other = {
+        name: value + 0.01 * torch.randn(value.shape, generator=generator).to(value) if value.dim() else value
+        for name, value in v.items()
+    }
+    expected, found = objective.evaluate(other, progress)[0], run(objective, other, progress)[0]
+    for name, gradient in expected.items():
+        gap = float((gradient - found[name]).norm() / gradient.norm().clamp_min(torch.finfo(gradient.dtype).tiny))
+        if not gap <= TOLERANCE:
+            return f"the gradient of {name} differs by {gap:.2g} from the eager one"
+    return None
+
+
+def tensors(known: Known) -> Tensors:
+    """All that differs from one client to another of the same shape."""
+    labels = () if known.labels is None else (known.labels,)
+    return (known.w0, known.delta, *labels, *known.buffers.values(), *known.constants.values())
+
+
+def with_tensors(known: Known, values: Tensors) -> Known:
+    """The same knowledge with other tensors, in the order of `tensors`."""
+    rest = iter(values)
+    return replace(
+        known,
+        w0=next(rest),
+        delta=next(rest),
+        labels=None if known.labels is None else next(rest),
+        buffers={name: next(rest) for name in known.buffers},
+        constants={name: next(rest) for name in known.constants},
+    )
+
+
+def cache_folder() -> Path:
+    """Where compiled code is kept for the next process: the user's cache, unless torch was told another place."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "leakscope" / "compiled")))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
