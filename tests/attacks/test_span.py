@@ -128,6 +128,17 @@ def test_exact_spans_are_searched_from_inside_with_the_straight_line():
     assert known.constants["span"].shape == (144, 6)
 
 
+def test_an_image_that_is_there_twice_leaves_a_smaller_span():
+    client = tiny_client(model="mlp", n=6, epochs=4, lr=0.05)
+    images = client.batch.images.clone()
+    images[5] = images[4]
+    twice = replace(client, batch=replace(client.batch, images=images))
+    attack, known, notes = follow(known_of(twice))
+    assert known.constants["span"].shape == (144, 5)
+    assert "rank 5" in str(notes["span"])
+    assert replace(attack, iterations=4)(tiny_observation(twice)).images.shape == images.shape
+
+
 def mixture(n: int = 8) -> tuple[Client, Known, torch.Tensor]:
     """A wide ReLU layer on raw images; the true coordinates of the images in the span."""
     client = tiny_client(model="mlp", n=n, epochs=6, lr=0.05, batch_size=4)
@@ -140,7 +151,7 @@ def test_silent_units_give_the_images_exactly_from_a_rough_start():
     _, known, truth = mixture()
     rough = truth + 0.05 * truth.std() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(1))
     mixed = Mixture.of(known, known.constants["span"].double())
-    columns = mixed.harvest(rough, None)
+    columns = mixed.harvest(rough, rough.new_zeros(8, 0))
     assert columns.shape == (8, 8)
     found = mixed.apply(rough, columns)
     assert float((found - truth).norm() / truth.norm()) < 1e-2 < float((rough - truth).norm() / truth.norm())
@@ -149,7 +160,7 @@ def test_silent_units_give_the_images_exactly_from_a_rough_start():
 def test_columns_that_were_found_keep_other_images_out():
     _, known, truth = mixture()
     mixed = Mixture.of(known, known.constants["span"].double())
-    some = mixed.harvest(truth, None)[:, :5]
+    some = mixed.harvest(truth, truth.new_zeros(8, 0))[:, :5]
     rough = truth + 0.2 * truth.std() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(1))
     assert float((mixed.apply(rough, some) - truth).norm()) < float((rough - truth).norm())
 

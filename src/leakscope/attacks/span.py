@@ -28,7 +28,7 @@ TRUSTED_TAIL = 3e-4
 ITERATIONS = 300
 """span-sme's own."""
 EXACT_GAP = 0.05
-"""Ratio of singular values N+1 and N below which the span of raw images is taken to be exact."""
+"""Ratio of two singular values in a row below which the span of raw images is taken to end between them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class FeatureSpan:
 
 @dataclass(frozen=True, kw_only=True)
 class SpanImages:
-    """x = z V^T: images inside the exact span of the private ones. z: (N, N)."""
+    """x = z V^T: images inside the exact span of the private ones. z: (N, r)."""
 
     lr: float = 1.0
 
@@ -97,9 +97,9 @@ class FollowSpan:
         if known.feature_layer is None:
             return self._without(attack, known, "the model has no fully connected layer on image vectors")
         basis, sizes = row_space(layer_update(known), min(layer_update(known).shape))
-        if is_exact(known, sizes):
-            known = replace(known, constants={**known.constants, "span": basis[:, : known.n].to(known.w0)})
-            note = f"exact, rank {known.n}, in the update of {known.feature_layer}"
+        if rank := exact_rank(known, sizes):
+            known = replace(known, constants={**known.constants, "span": basis[:, :rank].to(known.w0)})
+            note = f"exact, rank {rank}, in the update of {known.feature_layer}"
             return self._inside(attack, known), known, {"span": note}
         rank = round(known.n * (1 + self.margin))
         if rank > len(sizes):
@@ -147,10 +147,16 @@ class FollowSpan:
         )
 
 
-def is_exact(known: Known, sizes: Tensor) -> bool:
-    """Whether the layer sees raw images and the singular values `sizes` of its update end after N of them."""
-    n = known.n
-    return len(sizes) > n and sees_raw_image(known) and float(sizes[n] / sizes[n - 1]) < EXACT_GAP
+def exact_rank(known: Known, sizes: Tensor) -> int:
+    """Where the singular values `sizes` of a layer that sees raw images end: at N, or before it; 0 where they do not.
+
+    An image that never had a gradient, or one that is there twice, leaves the rank below N.
+    """
+    if len(sizes) <= known.n or not sees_raw_image(known):
+        return 0
+    ratios = sizes[1 : known.n + 1] / sizes[: known.n]
+    rank = int(ratios.argmin()) + 1
+    return rank if float(ratios[rank - 1]) < EXACT_GAP else 0
 
 
 def sees_raw_image(known: Known) -> bool:

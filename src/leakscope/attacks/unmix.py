@@ -20,6 +20,8 @@ from leakscope.attacks.known import Known, Variables
 
 SPARSE = 0.3
 """Share of zeros from which on a direction counts as one image's column of C; mixtures of two have about a quarter."""
+ROUNDS = 4
+"""How often columns are searched in a row, at most."""
 PAGE = 0.5
 """Share of pixels near white or black from which on images are taken to stand on a page."""
 
@@ -31,26 +33,33 @@ class Unmix:
     at: tuple[float, ...] = (0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
 
     def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """New coordinates z (N, N); `memory` keeps the columns of C that were found before."""
+        """New coordinates z (N, r); `memory` keeps the columns of C that were found before."""
         basis, z = known.constants["span"].double(), v["z"].double()
         if (page := page_value(z @ basis.T, known)) is not None:
             z = fill_pages(z, basis, page, known)
         mixture = Mixture.of(known, basis)
-        memory["columns"] = mixture.harvest(z, memory.get("columns"))
-        return {"z": mixture.apply(z, memory["columns"]).to(v["z"])}
+        columns = memory.get("columns", z.new_zeros(z.shape[1], 0))
+        for _ in range(ROUNDS):  # columns that were found clean the images from which the next ones are searched
+            before = columns.shape[1]
+            columns = mixture.harvest(z, columns)
+            z = mixture.apply(z, columns)
+            if columns.shape[1] == before:
+                break
+        memory["columns"] = columns
+        return {"z": z.to(v["z"])}
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """M = U S W^T: every column of C is U p for some unit vector p."""
+    """M = U S W^T: every column of C is U p for some unit vector p. The rank r is N, less images without a gradient."""
 
     left: Tensor
-    """U (m, N)."""
+    """U (m, r)."""
     sizes: Tensor
     right: Tensor
-    """W^T (N, N)."""
+    """W^T (r, r)."""
     basis: Tensor
-    """V (D, N)."""
+    """V (D, r)."""
     weights: tuple[tuple[Tensor, Tensor], ...]
     """(W, b) of the layer before and after local training."""
     bias: Tensor
@@ -67,33 +76,38 @@ class Mixture:
         left, sizes, right = torch.linalg.svd(dW @ basis, full_matrices=False)
         return cls(left, sizes, right, basis, (layer(known.w0), layer(known.wT)), db)
 
-    def harvest(self, z: Tensor, before: Tensor | None) -> Tensor:
-        """Columns p (N, found) that are as sparse as an image's column of C, searched from the images z (N, N)."""
-        found: list[Tensor] = [] if before is None else list(before.T)
-        silent = self._drive(z)
+    def harvest(self, z: Tensor, before: Tensor) -> Tensor:
+        """Columns p (r, found) that are as sparse as an image's column of C, searched from the images z (N, r)."""
+        found: list[Tensor] = list(before.T)
         starts = (self.sizes[:, None] * (self.right @ torch.linalg.pinv(z))).T
-        for drive, start in zip(silent, starts, strict=True):
-            for share in (0.1, 0.2, 0.3):
-                quiet = (drive < drive.quantile(share)).double().clamp_min(1e-3)
-                p = self._sparsest(start, quiet)
-                if self._zeros(p) > SPARSE and all(abs(float(p @ other)) < 0.99 for other in found):
-                    found.append(p)
+        for drive, start in zip(self._drive(z), starts, strict=True):
+            if len(found) < len(self.sizes) and not _among(start / start.norm(), found):
+                found += self._search(drive, start, found)
         if not found:
-            return z.new_zeros(len(z), 0)
+            return before
         shares = [self._zeros(p) for p in found]
         usual = sorted(shares)[len(shares) // 2]
         kept = [p for p, share in zip(found, shares, strict=True) if share > 0.85 * usual]
-        return torch.stack(kept[: len(z)], dim=1)
+        return torch.stack(kept[: len(self.sizes)], dim=1)
+
+    def _search(self, drive: Tensor, start: Tensor, found: list[Tensor]) -> list[Tensor]:
+        """A new column near `start` (r,), or none: the units with the lowest `drive` (m,) are taken to be silent."""
+        for share in (0.1, 0.2, 0.3):
+            quiet = (drive < drive.quantile(share)).double().clamp_min(1e-3)
+            p = self._sparsest(start, quiet)
+            if self._zeros(p) > SPARSE and not _among(p, found):
+                return [p]
+        return []
 
     def apply(self, z: Tensor, columns: Tensor) -> Tensor:
-        """Coordinates that agree with the columns found: exact ones where all N are there.
+        """Coordinates that agree with the columns found: exact ones where all r are there.
 
         Z Q = 1 for Q = W S^-1 P up to scales: each image has a component along its own column of Q and no other.
         """
         if columns.shape[1] == 0:
             return z
         dual = self.right.T @ (columns / self.sizes[:, None])
-        if columns.shape[1] == len(z) and bool(self.bias.any()):
+        if columns.shape[1] == len(self.sizes) and bool(self.bias.any()):
             mixed = self.left @ columns
             scale = torch.linalg.lstsq(mixed, self.bias[:, None]).solution[:, 0]
             return _in_order_of(z, torch.linalg.inv(dual * scale))
@@ -185,9 +199,14 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return float(torch.nn.functional.cosine_similarity(one, other, dim=0)) > 0.99
 
 
+def _among(p: Tensor, found: list[Tensor]) -> bool:
+    """Whether a unit vector is one of those found, up to its sign."""
+    return any(abs(float(p @ other)) > 0.99 for other in found)
+
+
 def _in_order_of(z: Tensor, found: Tensor) -> Tensor:
-    """The rows of `found` in the order of the nearest rows of z: each dummy image keeps its label."""
+    """z (N, r) with the nearest rows replaced by those of `found` (r, r): each dummy image keeps its label."""
     rows, columns = linear_sum_assignment(torch.cdist(z, found).cpu().numpy())
-    ordered = torch.empty_like(found)
+    ordered = z.clone()
     ordered[rows] = found[columns]
     return ordered
