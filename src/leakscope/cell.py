@@ -17,7 +17,9 @@ from torch import Tensor
 from leakscope.attacks import build_attack
 from leakscope.attacks.budget import Budget
 from leakscope.attacks.checkpoints import Checkpoint
+from leakscope.attacks.compiled import Choice
 from leakscope.attacks.engine import Attack
+from leakscope.attacks.fitting import Fit, Memory
 from leakscope.attacks.watch import Watch
 from leakscope.labels import label_error
 from leakscope.local_client import LocalClient
@@ -63,6 +65,9 @@ class Cell(BaseModel):
     early_stop: float = 0.0
     budget: float | None = None
     """Seconds; the number of iterations then follows from the machine, and the run cannot be repeated bit for bit."""
+    memory: Memory = "normal"
+    compile: Choice = "auto"
+    """Whether the step is compiled; `auto` decides by attack, model, shapes, iterations and device, all in the key."""
     device: str = "cpu"
     rounds: int = 0
     """FedAvg rounds after which test accuracy is measured, with and without the defense; 0 measures none."""
@@ -139,7 +144,7 @@ def run_cell(
 def compose(cell: Cell) -> Attack:
     """The attack of a cell with its run-wide options."""
     attack = build_attack(cell.attack, cell.settings, matching=cell.matching)
-    adaptations = attack.adaptations
+    adaptations = (*attack.adaptations, Fit(memory=cell.memory))
     if cell.budget is not None:
         adaptations = (*adaptations, Budget(seconds=cell.budget / (1 + len(cell.more_updates))))
     return replace(
@@ -150,6 +155,7 @@ def compose(cell: Cell) -> Attack:
         restarts=cell.restarts,
         schedule=cell.schedule or attack.schedule,
         early_stop=cell.early_stop or attack.early_stop,
+        compile=cell.compile,
     )
 
 

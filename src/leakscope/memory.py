@@ -28,3 +28,14 @@ def peak_memory_mb(device: str) -> float:
         return int(line.split()[1]) / 1024
     scale = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20
+
+
+def available_mb(device: torch.device) -> float | None:
+    """What is free on the device, None where nobody says."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2**20
+    meminfo = Path("/proc/meminfo")
+    if device.type != "cpu" or not meminfo.exists():
+        return None
+    line = next((line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable")), None)
+    return None if line is None else int(line.split()[1]) / 1024

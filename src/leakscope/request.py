@@ -14,6 +14,8 @@ import torch
 from leakscope import data
 from leakscope.attacks import ATTACKS, MATCHINGS, read_settings
 from leakscope.attacks.budget import parse_duration
+from leakscope.attacks.compiled import Choice
+from leakscope.attacks.fitting import Memory
 from leakscope.attacks.schedules import SCHEDULES
 from leakscope.cell import Cell
 from leakscope.defenses import parse_defense
@@ -68,6 +70,8 @@ class Request:
     schedule: str | None = None
     early_stop: float = 0.0
     budget: str | None = None
+    memory: str = "normal"
+    compile: str = "auto"
     rounds: int = 0
     federation: int = 5
     device: str = "auto"
@@ -147,6 +151,8 @@ class Request:
                 schedule=self.schedule,
                 early_stop=self.early_stop,
                 budget=parse_duration(self.budget) if self.budget else None,
+                memory=cast(Any, self.memory),
+                compile=cast(Any, self.compile),
                 rounds=self.rounds,
                 federation=self.federation,
                 device=pick_device(self.device),
@@ -163,6 +169,8 @@ class Request:
             ("--matching", self.matching, MATCHINGS),
             ("--mode", self.mode, ("eval", "train")),
             ("--optimizer", self.optimizer, ("sgd", "adam")),
+            ("--memory", self.memory, get_args(Memory)),
+            ("--compile", self.compile, get_args(Choice)),
             *((("--schedule", self.schedule, tuple(SCHEDULES)),) if self.schedule else ()),
         )
         for option, value, allowed in choices:

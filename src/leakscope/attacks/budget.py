@@ -36,7 +36,7 @@ class Budget:
         fit = int(self.seconds / (step * attack.restarts))
         iterations = max(LEAST, min(attack.iterations, fit))
         plan = {"budget_seconds": self.seconds, "step_seconds": step, "iterations": iterations, "repeatable": False}
-        return replace(attack, iterations=iterations), known, {"plan": plan}
+        return replace(attack, iterations=iterations, compile="off"), known, {"plan": plan}
 
 
 def parse_duration(text: str) -> float:

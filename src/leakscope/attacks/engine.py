@@ -72,6 +72,7 @@ class Attack:
         watch = watch or Watch()
         observation, labelling = find_labels(observation)
         attack, known, notes = self.adapt(Known.of(observation, torch.device(device)))
+        watch.plan(notes)
         resume = dict(resume or {})
         attack = replace(attack, iterations=resume.get("iterations", attack.iterations))
         champion: Reconstruction | None = unpack(resume.get("champion"))

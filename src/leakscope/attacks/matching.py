@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import torch
@@ -90,6 +90,26 @@ class Calibrated(Cosine):
     def pull(self, v: Variables, g: Tensor, slope: Tensor) -> dict[str, Tensor]:
         """dL/dd = g * dL/d(d * g), and slope = d * dL/d(d * g) with d >= 1 / bound."""
         return {"d": g.mul_(slope).div_(1 + v["d"])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedTensors(Calibrated):
+    """d is one number for each tensor of the model: no more memory than the plain cosine."""
+
+    counts: tuple[int, ...]
+    """Entries of each tensor, in order."""
+
+    def variables(self, known: Known) -> dict[str, Variable]:
+        per_entry = super().variables(known)["d"]
+        return {"d": replace(per_entry, start=known.delta.new_zeros(len(self.counts)))}
+
+    def calibrate(self, v: Variables, g: Tensor) -> Tensor:
+        pieces = zip(torch.split(g, list(self.counts)), v["d"].unbind(), strict=True)
+        return torch.cat([torch.addcmul(piece, piece, d) for piece, d in pieces])
+
+    def pull(self, v: Variables, g: Tensor, slope: Tensor) -> dict[str, Tensor]:
+        pieces = zip(torch.split(g, list(self.counts)), torch.split(slope, list(self.counts)), strict=True)
+        return {"d": torch.stack([torch.dot(mine, other) for mine, other in pieces]) / (1 + v["d"])}
 
 
 @dataclass(frozen=True, kw_only=True)

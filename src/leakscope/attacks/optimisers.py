@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from leakscope.attacks.lean import adam_lean
+
 Make = Callable[[Mapping[str, Tensor], Mapping[str, float]], Optimizer]
 
 
@@ -37,4 +39,4 @@ def _groups(v: Mapping[str, Tensor], rates: Mapping[str, float]) -> list[dict[st
     return [{"params": [value], "lr": rates[name], "rate": rates[name]} for name, value in v.items()]
 
 
-OPTIMISERS: dict[str, Make] = {"adam": adam, "adamw": adamw, "lbfgs": lbfgs}
+OPTIMISERS: dict[str, Make] = {"adam": adam, "adamw": adamw, "adam-lean": adam_lean, "lbfgs": lbfgs}

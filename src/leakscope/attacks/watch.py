@@ -19,6 +19,9 @@ class Watch:
     def tick(self, iteration: int, iterations: int) -> None:
         """After every iteration."""
 
+    def plan(self, notes: Mapping[str, object]) -> None:
+        """Before the first iteration: what the attack made of the observation, and what it will take."""
+
     def prepare(self, what: str, done: int, total: int) -> None:
         """While the attack prepares its first iteration, e.g. after every candidate of a search."""
 

@@ -49,6 +49,8 @@ class Display:
             if event.get("psnr") is not None and curve[-1:] != [event["psnr"]]:
                 curve.append(event["psnr"])
             self.progress.update(bar, completed=event["iteration"], note=f"{_note(event)} {sparkline(curve)}")
+        if kind == "plan" and key in self.bars:
+            self.progress.update(self.bars[key], note=f"about {event['memory']['needed_mb']} MB")
         if kind == "preparing" and key in self.bars:
             self.progress.update(self.bars[key], note=f"{event['what']} {event['done']}/{event['total']}")
         if kind in ("end", "failed"):

@@ -58,6 +58,10 @@ EarlyStop = Annotated[
 Budget = Annotated[
     str | None, _option("--budget", help="time per cell, e.g. 2m: fewer iterations where needed", panel=ATTACK)
 ]
+Memory = Annotated[
+    str, _option("--memory", help="normal | low: fewer copies of the model, fewer images per pass", panel=ATTACK)
+]
+Compile = Annotated[str, _option("--compile", help="auto | on | off: compiled steps where they pay", panel=ATTACK)]
 Device = Annotated[str, _option("--device", help="auto | cpu | cuda | mps", panel=RUN)]
 MetricWeights = Annotated[Path | None, _option("--weights", help="LPIPS weights [LEAKSCOPE_WEIGHTS]", panel=RUN)]
 Executor = Annotated[str, _option("--executor", help="local | ray: where the cells run", panel=RUN)]
@@ -98,6 +102,8 @@ ATTACK_OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "schedule": (Schedule, None),
     "early_stop": (EarlyStop, 0.0),
     "budget": (Budget, None),
+    "memory": (Memory, "normal"),
+    "compile": (Compile, "auto"),
 }
 PLACE_OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "workers": (Workers, 1),

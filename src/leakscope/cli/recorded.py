@@ -204,6 +204,8 @@ def _recorded_cell(
         schedule=request.schedule,
         early_stop=request.early_stop,
         budget=parse_duration(request.budget) if request.budget else None,
+        memory=cast(Any, request.memory),
+        compile=cast(Any, request.compile),
         device=pick_device(request.device),
         update_file=str(paths[0]),
         more_updates=tuple(map(str, paths[1:])),

@@ -62,6 +62,10 @@ class CellWatch(Watch):
             self.told = now
             self.tell("progress", iteration=iteration, iterations=iterations)
 
+    def plan(self, notes: Mapping[str, object]) -> None:
+        if "memory" in notes:
+            self.tell("plan", memory=notes["memory"])
+
     def prepare(self, what: str, done: int, total: int) -> None:
         self.tell("preparing", what=what, done=done, total=total)
 
