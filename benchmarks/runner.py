@@ -2,11 +2,11 @@
 
     python benchmarks/runner.py [--iterations 150] [--out FOLDER]
 
-Needs no data: the cells are embedded photographs. Measure on a quiet machine with two cores. Writes results/runner.json.
+Needs no data: the cells are embedded photographs. For a quiet machine with two cores. Writes results/runner.json.
 
-`speedup` is wall time with one worker over wall time with two, both with the start of the processes. `overhead` pairs every
-cell run by the runner (folder, events, checkpoints, preview, record) with the same cell run bare, in turn and in one
-process, as the median over cells of the difference of process times divided by the bare time.
+`speedup` is wall time with one worker over wall time with two, both with the start of the processes. `overhead` pairs
+every cell run by the runner (folder, events, checkpoints, preview, record) with the same cell run bare, in turn and in
+one process: the median over cells of the difference of process times divided by the bare time.
 """
 
 from __future__ import annotations

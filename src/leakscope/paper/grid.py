@@ -82,13 +82,13 @@ def clients_of(dataset: str, count: int) -> list[dict[str, Any]]:
 
 
 def scaled(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same setting in small: N / 12, E / 5, B / 10, 10 iterations."""
+    """The same setting in small: N / 12, E / 5, B / 5, 10 iterations."""
     n = math.ceil(options["n"] / 12)
     return {
         **options,
         "n": n,
         "epochs": math.ceil(options.get("epochs", 20) / 5),
-        "batch_size": min(n, math.ceil(options["batch_size"] / 10)),
+        "batch_size": min(n, math.ceil(options["batch_size"] / 5)),
         "iterations": 10,
         "history": 5,
     }

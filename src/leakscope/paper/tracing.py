@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "theorem1": trajectory.theorem1,
 }
 """What is measured for a target that has no attacks."""
+DIVERGED = "the client's training diverged"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,13 @@ def measure(trace: Trace, folder: Path, data_root: Path | None) -> None:
     """One trace, into its file."""
     began = time.perf_counter()
     found = MEASURES[trace.target](trace.cell, data_root=data_root)
-    facts = trace.cell.model_dump(exclude_defaults=True)
-    record = {"key": trace.key, "target": trace.target, "cell": facts, "metrics": found, "status": "finished"}
-    write_json(trace.path(folder), {**record, "seconds": time.perf_counter() - began})
+    record = {
+        "key": trace.key,
+        "target": trace.target,
+        "cell": trace.cell.model_dump(exclude_defaults=True),
+        "metrics": {name: value if math.isfinite(value) else None for name, value in found.items()},
+        "missing": {name: DIVERGED for name, value in found.items() if not math.isfinite(value)},
+        "status": "finished",
+        "seconds": time.perf_counter() - began,
+    }
+    write_json(trace.path(folder), record)
