@@ -18,7 +18,7 @@ class LeakError(AssertionError):
 
     def __init__(self, ruling: Ruling, report: Path) -> None:
         self.ruling, self.report = ruling, report
-        super().__init__("\n".join([ruling.reason, *ruling.caveats, f"report: {report}"]))
+        super().__init__("\n".join([ruling.reason, *ruling.notes, f"report: {report}"]))
 
 
 def assert_no_leak(

@@ -29,8 +29,8 @@ class Ruling:
     """95 % Wilson interval of the share of images that the worst cell identified; 0 to 1 says nothing."""
     relative: float | None = None
     """Relative score of its most leaked image: 0 is a guess, 1 the image itself."""
-    caveats: tuple[str, ...] = ()
-    """What the level does not rest on."""
+    notes: tuple[str, ...] = ()
+    """What the level rests on, and what it does not."""
 
 
 def rule(result: Mapping[str, Any], *, max_level: str) -> Ruling:
@@ -39,7 +39,7 @@ def rule(result: Mapping[str, Any], *, max_level: str) -> Ruling:
         raise InputError(unknown("--max-level", max_level, LEVELS))
     verdict, summary = judge(result["cells"]), result["summary"]
     worst = next((find(cell) for cell in result["cells"] if cell.get("key") == verdict.worst_key), None)
-    facts: dict[str, Any] = {"limit": max_level, "caveats": verdict.reasons}
+    facts: dict[str, Any] = {"limit": max_level, "notes": verdict.reasons}
     if worst is not None and verdict.worst_key is not None:
         facts |= {"interval": worst.interval, "relative": worst.relative}
     missing = summary["cells"] - summary["finished"]

@@ -13,6 +13,7 @@ from torch.nn import functional
 from leakscope.attacks.calculus import AUTOGRAD, Calculus
 from leakscope.observation import Observation
 from leakscope.types import LocalTraining, Normalisation, Weights
+from leakscope.victims import Victim
 
 Variables = Mapping[str, Tensor]
 """Everything an optimiser may move, by name: x, t, p1, d, ..."""
@@ -87,7 +88,7 @@ class Known:
             normalisation=observation.normalisation,
             declared_defense=observation.declared_defense,
             tape=tape,
-            feature_layer=_tap_first_linear(module, observation.victim.shape, tape),
+            feature_layer=_tap_first_linear(module, observation.victim, tape),
         )
 
     @property
@@ -144,18 +145,19 @@ def _to(weights: Weights, device: torch.device, dtype: torch.dtype) -> dict[str,
     }
 
 
-def _tap_first_linear(module: nn.Module, shape: tuple[int, int, int], tape: dict[str, Tensor]) -> str | None:
-    """Find the first linear layer that takes one vector per image, and let it put its input on the tape."""
+def _tap_first_linear(module: nn.Module, victim: Victim, tape: dict[str, Tensor]) -> str | None:
+    """Find the first trained linear layer that takes one vector per image, and let it put its input on the tape."""
     seen: list[str] = []
 
     def note(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         return lambda _, inputs: seen.append(name) if inputs[0].dim() == 2 else None
 
-    layers = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    parts = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    layers = [(name, part) for name, part in parts if f"{name}.weight" in victim.sizes]
     handles = [part.register_forward_pre_hook(note(name)) for name, part in layers]
     example = next(module.parameters())
     with torch.no_grad():
-        module(torch.zeros(2, *shape, dtype=example.dtype, device=example.device))
+        module(torch.zeros(2, *victim.shape, dtype=example.dtype, device=example.device))
     for handle in handles:
         handle.remove()
     if not seen:

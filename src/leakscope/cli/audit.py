@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from leakscope.audit import AuditResult, Request, run_cells
 from leakscope.cell import Cell
 from leakscope.cli import options as o
 from leakscope.cli.display import console, showing
+from leakscope.report.remarks import doubts, worst_round
 from leakscope.runs.executors import choose_executor
 
 
@@ -45,6 +47,12 @@ def conclude(result: AuditResult, *, as_json: bool) -> None:
     else:
         console.print(table_of(result))
         console.print(f"[bold]{result.level.upper()}[/bold]  {result.verdict}")
+        if worst := worst_round(result.cells):
+            console.print(worst, highlight=False)
+        for doubt in doubts(result.cells):
+            console.print(
+                f"[yellow]warning[/yellow] {escape(doubt.found)}\n  fix: {escape(doubt.fix)}", highlight=False
+            )
         console.print(f"picture  {result.folder / 'reconstructions.png'}", highlight=False)
         console.print(f"report   {result.report}", highlight=False)
     if not result.complete:

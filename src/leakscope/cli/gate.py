@@ -32,6 +32,6 @@ def gate(
         print(json.dumps(asdict(ruling)))
     word = "[green]PASS[/green]" if ruling.passed else "[red]FAIL[/red]"
     console.print(f"{word}  {ruling.reason}", highlight=False)
-    for caveat in ruling.caveats:
-        console.print(f"      {caveat}", highlight=False, style="dim")
+    for note in ruling.notes:
+        console.print(f"      {note}", highlight=False, style="dim")
     raise typer.Exit(0 if ruling.passed else 1)

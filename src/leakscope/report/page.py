@@ -22,8 +22,13 @@ from leakscope.report.charts import Chart, Series, clean
 from leakscope.report.gallery import client_of, script_blocks, strips, title_of
 from leakscope.report.matrix import matrices
 from leakscope.report.reading import Run, by_severity
+from leakscope.report.remarks import doubts, worst_round
 from leakscope.verdict import LEVELS, Cell, find, is_scored, number, severity
 
+NAMES = ("writer", "source", "id")
+"""Facts of a client that may name a person or a place."""
+TOLD = ("defense", "preflight")
+"""Notes that have a place of their own."""
 CURVES = 6
 """As many lines as can be told apart."""
 WITHHELD = ("--data-root", "--weights", "--out", "--w0", "--writer", "--dataset", "--model", "--prior")
@@ -68,6 +73,8 @@ def build(run: Run, *, redact: bool) -> dict[str, Any]:
         "data": script_blocks(found),
         "charts": curves(run),
         "rounds": over_rounds(cells),
+        "worst_round": worst_round(cells),
+        "doubts": doubts(cells),
         "table": [row(cell) for cell in by_severity(cells)],
         "missing_metrics": missing_metrics(cells),
     }
@@ -160,7 +167,7 @@ def row(cell: Cell) -> dict[str, Any]:
         "matching": cell["matching"],
         "attack_repr": cell["attack_repr"],
         "client": cell["client"],
-        "notes": [f"{name}: {_in_words(note)}" for name, note in cell["notes"].items() if name != "defense"],
+        "notes": [f"{name}: {_in_words(note)}" for name, note in cell["notes"].items() if name not in TOLD],
         "iterations": cell.get("iterations"),
         "w0": cell["w0"],
     }
@@ -189,7 +196,7 @@ def without_names(run: Run) -> Run:
             **cell,
             "dataset": cell["dataset"].partition(":")[0],
             "model": cell["model"].rpartition(":")[2],
-            "client": {key: value for key, value in cell["client"].items() if key != "writer"},
+            "client": {key: value for key, value in cell["client"].items() if key not in NAMES},
             "error": "",
             "missing": dict.fromkeys(cell["missing"], "not available here"),
         }
