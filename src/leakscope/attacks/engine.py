@@ -25,6 +25,7 @@ from leakscope.attacks.objective import Objective
 from leakscope.attacks.optimisers import OPTIMISERS
 from leakscope.attacks.preparation import Preparation, Prepared, prepare
 from leakscope.attacks.priors import Prior, TotalVariation
+from leakscope.attacks.rounds import Round, Together, named
 from leakscope.attacks.schedules import SCHEDULES
 from leakscope.attacks.surrogate import Linear, Surrogate
 from leakscope.attacks.watch import Watch
@@ -72,6 +73,7 @@ class Attack:
         watch = watch or Watch()
         observation, labelling = find_labels(observation)
         attack, known, notes = self.adapt(Known.of(observation, torch.device(device)))
+        rounds = tuple(Round.of(self, seen, torch.device(device)) for seen in observation.more)
         watch.plan(notes)
         resume = dict(resume or {})
         attack = replace(attack, iterations=resume.get("iterations", attack.iterations))
@@ -82,7 +84,9 @@ class Attack:
             save = partial(checkpoint, attack.iterations, restart, champion)
             ready = prepare(attack, known, seed=start, watch=watch, state=resume.pop("ready", None), save=save)
             state = resume.pop("run", None)
-            run = Descent(attack, known, labelling, seed=start, state=state, ready=ready, evaluate=evaluate)
+            run = Descent(
+                attack, known, labelling, seed=start, state=state, ready=ready, rounds=rounds, evaluate=evaluate
+            )
             done = run.go(watch, partial(save, ready, run)) if ready.finished else run.result("interrupted")
             if champion is None or done.objective < champion.objective:
                 champion = done
@@ -113,13 +117,14 @@ class Descent:
         seed: int,
         state: Checkpoint | None,
         ready: Prepared | None = None,
+        rounds: tuple[Round, ...] = (),
         evaluate: Evaluator | None = None,
     ) -> None:
-        self.attack, self.labelling = attack, labelling
+        self.attack, self.labelling, self.rounds = attack, labelling, rounds
         self.ready = ready or Prepared()
         self.evaluate = evaluate or Evaluator()
         known = self.ready.known(known)
-        self.declared = declare(attack, known, seed)
+        self.declared = {**declare(attack, known, seed), **named(rounds)}
         self.know(known)
         self.v = {name: variable.start.clone() for name, variable in self.declared.items()}
         rates = {name: declared.lr for name, declared in self.declared.items()}
@@ -135,10 +140,10 @@ class Descent:
 
     def know(self, known: Known) -> None:
         self.known, attack = known, self.attack
-        ridges = {name: declared.ridge for name, declared in self.declared.items() if declared.ridge}
-        self.objective = Objective(
-            known, attack.images, attack.surrogate, attack.matching, attack.priors, ridges, attack.chunk
-        )
+        ridges = {name: one.ridge for name, one in self.declared.items() if one.ridge and "@" not in name}
+        first = Objective(known, attack.images, attack.surrogate, attack.matching, attack.priors, ridges, attack.chunk)
+        more = tuple(each.objective(attack.images, known) for each in self.rounds)
+        self.objective: Objective | Together = Together(first, more) if more else first
 
     def images(self) -> Tensor:
         """(N, C, H, W) in [0, 1]."""
