@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from leakscope.attacks import recipes
 from leakscope.attacks.changes import Adaptation
 from leakscope.attacks.copies import EpochCopies, OrderInvariance
 from leakscope.attacks.direction import Direction, Gradient, GradientRegularisation, Signed
@@ -158,38 +157,30 @@ class SearchByDevice:
         return replace(attack, preparation=Search(count=count)), known, {}
 
 
-FIRST: dict[str, Callable[[], Attack]] = {
-    "ig": recipes.ig,
-    "sme": recipes.sme,
-    "nl-sme": recipes.nl_sme,
-    "span-sme": recipes.span_sme,
-    "dlg": dlg,
-    "ig-official": ig_official,
-    "fedleak": fedleak,
-    "fedleak-pixel": fedleak_pixel,
-    "gi-nas": gi_nas,
-}
-
-
 def unrolled(
     *,
     steps: Literal["full", "epochs", "coarse"] = "coarse",
     count: int | None = None,
-    lr: float = 1.0,
+    lr: float | None = None,
     tv: float = 0.01,
-    start: Literal["noise", "ig", "sme", "nl-sme", "span-sme", "dlg", "ig-official", "fedleak", "gi-nas"] = "noise",
+    start: str = "noise",
     share: float = 0.6,
     copies: bool = False,
     order_weight: float = 1000.0,
-    schedule: str = "paper",
+    schedule: str = "cosine",
 ) -> Attack:
     """The simulation attack (Dimitrov et al. 2022): differentiates through the client's training, whole or coarse.
 
-    `copies`: an own set of dummy images for every epoch, tied by an order-invariant prior. `start`: the attack that
-    gets the first `share` of the iterations.
+    `copies`: an own set of dummy images for every epoch, tied by an order-invariant prior. `start`: the name of an
+    attack that gets the first `share` of the iterations. `lr` is 1 from noise and 0.1 from there.
     """
+    from leakscope.attacks import build_attack  # the registry holds this recipe, this recipe may hold any other
+
+    lr = lr if lr is not None else 1.0 if start == "noise" else 0.1
     priors = (TotalVariation(weight=tv), *((OrderInvariance(weight=order_weight),) if copies else ()))
-    first: tuple[Adaptation, ...] = () if start == "noise" else (StartFrom(attack=FIRST[start](), share=share),)
+    first: tuple[Adaptation, ...] = (
+        () if start == "noise" else (StartFrom(attack=build_attack(start, {}), share=share),)
+    )
     return Attack(
         name="unrolled",
         images=EpochCopies(lr=lr) if copies else Pixels(lr=lr),
