@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
-PER_CLIENT = 16
+PER_CLIENT = 8
 
 
 class Net(nn.Module):
@@ -15,9 +15,10 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(3, 16, 5), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(16, 32, 5), nn.ReLU(), nn.AvgPool2d(2)
-        )
-        self.classifier = nn.Sequential(nn.Flatten(), nn.Linear(32 * 5 * 5, 120), nn.ReLU(), nn.Linear(120, 9))
+            nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2),
+        )  # fmt: skip
+        self.classifier = nn.Sequential(nn.Flatten(), nn.Linear(64 * 8 * 8, 100), nn.ReLU(), nn.Linear(100, 9))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.features(x))
