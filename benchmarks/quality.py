@@ -1,6 +1,7 @@
 """How good are the attacks? Paper's main setting on real clients that were not used to choose any default.
 
     python benchmarks/quality.py main          ig, sme, nl-sme, span-sme on FEMNIST and CIFAR-100
+    python benchmarks/quality.py baselines     the paper's other methods, dlg, ig-official and unrolled, on the same
     python benchmarks/quality.py ablation      trajectory on/off x calibration on/off
     python benchmarks/quality.py span          span-sme against nl-sme in every other setting
     python benchmarks/quality.py defenses      the paper's defenses on FEMNIST
@@ -46,6 +47,23 @@ def main_suite() -> list[Request]:
     return [*clients, *femnist(WRITERS[:3], **others), *cifar(CIFAR_SEEDS[:3], **others)]
 
 
+def baselines_suite() -> list[Request]:
+    paper = {"attacks": ("fedleak", "gi-nas"), "matching": "global"}
+    classics = {"attacks": ("dlg", "ig-official", "fedleak-pixel"), "matching": "global"}
+    coarse = {
+        "attacks": ("unrolled",),
+        "settings": ("unrolled.start=nl-sme",),
+        "iterations": 300,
+        "matching": "global",
+    }
+    femnist_clients, cifar_clients = WRITERS[:3], CIFAR_SEEDS[:3]
+    return [
+        request
+        for options in (paper, classics, coarse)
+        for request in (*femnist(femnist_clients, **options), *cifar(cifar_clients, **options))
+    ]
+
+
 def ablation_suite() -> list[Request]:
     switches = [("off", "off"), ("off", "on"), ("on", "off"), ("on", "on")]
     return [
@@ -88,7 +106,13 @@ def defenses_suite() -> list[Request]:
     ]
 
 
-SUITES = {"main": main_suite, "ablation": ablation_suite, "span": span_suite, "defenses": defenses_suite}
+SUITES = {
+    "main": main_suite,
+    "baselines": baselines_suite,
+    "ablation": ablation_suite,
+    "span": span_suite,
+    "defenses": defenses_suite,
+}
 
 
 def main() -> None:
