@@ -34,6 +34,8 @@ class Budget:
             trial.step()
         step = (time.perf_counter() - began) / TRIAL
         fit = int(self.seconds / (step * attack.restarts))
+        if attack.preparation is not None:
+            fit = int(fit * fit / max(1.0, fit + attack.preparation.steps(fit)))
         iterations = max(LEAST, min(attack.iterations, fit))
         plan = {"budget_seconds": self.seconds, "step_seconds": step, "iterations": iterations, "repeatable": False}
         return replace(attack, iterations=iterations, compile="off"), known, {"plan": plan}

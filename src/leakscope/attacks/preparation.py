@@ -52,6 +52,9 @@ class Preparation(Protocol):
     ) -> Prepared:
         """`before`: what an earlier call had found when it was interrupted."""
 
+    def steps(self, iterations: int) -> float:
+        """At most how many iterations of the attack it costs, for a plan: the attack makes `iterations` of its own."""
+
 
 def prepare(
     attack: Attack,

@@ -52,6 +52,9 @@ class WarmStart:
         done = run.go(Ahead(watch, attack.iterations, lambda: keep(lambda: so_far(run, notes, finished=False))), dict)
         return so_far(run, notes, finished=done.status != "interrupted")
 
+    def steps(self, iterations: int) -> float:
+        return self.ratio * iterations
+
 
 def so_far(run: Descent, notes: Mapping[str, object], *, finished: bool) -> Prepared:
     """What the first attack has found."""
