@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from leakscope.attacks.calculus import AUTOGRAD, Calculus
+from leakscope.attacks.convolution import speed_up_convolutions
 from leakscope.observation import Observation
 from leakscope.types import LocalTraining, Normalisation, Weights
 from leakscope.victims import Victim
@@ -132,6 +133,7 @@ def attack_copy(module: nn.Module, training: LocalTraining) -> nn.Module:
         for part in module.modules():
             if isinstance(part, nn.modules.batchnorm._BatchNorm):
                 part.train()
+    speed_up_convolutions(module)
     return module.requires_grad_(False)
 
 

@@ -1,0 +1,122 @@
+"""How long until a picture is as good as the paper's schedule makes it in 1000 iterations?
+
+    python benchmarks/time_to_quality.py
+
+NL-SME on the paper's schedule, NL-SME with --schedule fast, and span-sme, on clients no default was chosen on, one
+after the other in one process. Needs LEAKSCOPE_DATA and a quiet machine. Writes results/time_to_quality.json with the
+curves [[seconds, PSNR], ...]; a run that was broken off goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import torch
+
+from leakscope.audit import Request, run_cells
+from leakscope.cli.display import showing
+from leakscope.runs.atomic import write_json
+from leakscope.runs.store import DONE, versions
+
+ROOT = Path(__file__).parent.parent
+WRITERS = ("25", "27", "29")
+CIFAR_SEEDS = (101, 102, 103)
+WAYS: dict[str, dict[str, Any]] = {
+    "paper": {"attacks": ("nl-sme",)},
+    "fast": {"attacks": ("nl-sme",), "schedule": "fast"},
+    "span-sme": {"attacks": ("span-sme",)},
+}
+
+
+def requests(**options: Any) -> dict[tuple[str, str], Request]:
+    """By client and way."""
+    clients = {f"femnist {writer}": {"dataset": "femnist", "writer": writer, "seed": int(writer)} for writer in WRITERS}
+    clients |= {f"cifar100 {seed}": {"dataset": "cifar100", "seed": seed} for seed in CIFAR_SEEDS}
+    return {
+        (client, way): Request(**{**given, **chosen, "matching": "global", "history": 20, **options})
+        for client, given in clients.items()
+        for way, chosen in WAYS.items()
+    }
+
+
+def curve(cell: dict[str, Any]) -> list[list[float]]:
+    return [[row["seconds"], row["psnr"]] for row in cell["history"]]
+
+
+def seconds_until(points: list[list[float]], psnr: float) -> float | None:
+    """When a curve first reaches a PSNR, between two of its points; None: never."""
+    before = [0.0, 0.0]
+    for seconds, value in points:
+        if value >= psnr:
+            part = (psnr - before[1]) / (value - before[1]) if value > before[1] else 1.0
+            return before[0] + part * (seconds - before[0])
+        before = [seconds, value]
+    return None
+
+
+def compare(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """One client: each way's end, and its time to the PSNR of the paper's schedule as a part of that one's time."""
+    goal, time = cells["paper"]["metrics"]["psnr"], cells["paper"]["seconds"]
+    found = {}
+    for way, cell in cells.items():
+        until = seconds_until(curve(cell), goal)
+        found[way] = {
+            "psnr": cell["metrics"]["psnr"],
+            "seconds": cell["seconds"],
+            "above_paper_db": cell["metrics"]["psnr"] - goal,
+            "time_to_paper": None if until is None else until / time,
+            "step": cell["notes"].get("step", "eager"),
+            "curve": curve(cell),
+        }
+    return found
+
+
+def summary(clients: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Means over clients; the time is null where a client never got there."""
+    found = {}
+    for way in WAYS:
+        rows = [client[way] for client in clients.values()]
+        times = [row["time_to_paper"] for row in rows]
+        found[way] = {
+            "above_paper_db": statistics.mean(row["above_paper_db"] for row in rows),
+            "worst_db": min(row["above_paper_db"] for row in rows),
+            "time_to_paper": None if None in times else statistics.mean(times),
+            "whole_time": statistics.mean(
+                row["seconds"] / client["paper"]["seconds"] for row, client in zip(rows, clients.values(), strict=True)
+            ),
+        }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "time_to_quality")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "time_to_quality.json")
+    parser.add_argument("--compile", choices=("auto", "on", "off"), default="auto")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    clients: dict[str, dict[str, Any]] = {}
+    for (client, way), request in requests(compile=chosen.compile).items():
+        cells = request.cells()
+        folder = chosen.runs / f"{client} {way}".replace(" ", "-")
+        with showing(cells, quiet=False) as notice:
+            (cell,) = run_cells(cells, folder, request, notice=notice).cells
+        if cell["status"] not in DONE:
+            raise SystemExit(f"{client} {way}: {cell['status']}; start again to go on")
+        clients.setdefault(client, {})[way] = cell
+    compared = {client: compare(cells) for client, cells in clients.items()}
+    result = {"versions": versions(), "summary": summary(compared), "clients": compared}
+    write_json(chosen.out, result)
+    print(json.dumps(result["summary"], indent=1))
+
+
+if __name__ == "__main__":
+    main()

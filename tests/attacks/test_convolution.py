@@ -1,0 +1,46 @@
+"""The second derivative of a convolution."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from leakscope.attacks.convolution import Convolution, Geometry
+
+CASES = [
+    {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1},
+    {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 1), "groups": 1},
+    {"stride": (2, 2), "padding": (1, 1), "dilation": (2, 1), "groups": 2},
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+def test_all_second_derivatives_are_those_of_torch(case, bias):
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    x, w, b = draw(3, 4, 7, 6), draw(6, 4 // case["groups"], 3, 2), draw(6) if bias else None
+    inputs = [value for value in (x, w, b) if value is not None]
+    found = []
+    for way in (lambda: functional.conv2d(x, w, b, **case), lambda: Convolution.apply(x, w, b, Geometry(**case))):
+        y = way().tanh()
+        first = torch.autograd.grad(y.square().sum(), inputs, create_graph=True)
+        second = torch.autograd.grad(sum(value.pow(3).sum() for value in first), inputs)
+        found.append((y, *first, *second))
+    for theirs, mine in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_each_first_derivative_alone_can_be_differentiated(which):
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((2, 3, 5, 5), (4, 3, 3, 3), (4,))
+    x, w, b = (torch.randn(*s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes)
+    found = []
+    for way in (functional.conv2d, lambda *values: Convolution.apply(*values, Geometry((1, 1), (0, 0), (1, 1), 1))):
+        first = torch.autograd.grad(way(x, w, b).pow(3).sum(), (x, w, b), create_graph=True)
+        found.append(torch.autograd.grad(first[which].pow(2).sum(), (x, w, b)))
+    for theirs, mine in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-9, rtol=1e-9)
