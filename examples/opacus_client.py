@@ -55,7 +55,15 @@ if __name__ == "__main__":
     for sigma in (0.01, 1.0):
         files.append(OUT / "updates" / f"sigma-{sigma:g}.update.safetensors")
         train(sigma, files[-1])
-    command = ["attack", *map(str, files), "--truth", str(OUT / "updates"), "--model", f"{__file__}:my_model"]
-    command += ["--iterations", "3" if QUICK else "200", "--out", str(OUT / "run")]
-    print("leakscope", *command)
-    leakscope(command, standalone_mode=False)
+    sys.argv = [
+        "leakscope",
+        "attack",
+        *map(str, files),
+        "--truth",
+        str(OUT / "updates"),
+        "--model",
+        f"{__file__}:my_model",
+    ]
+    sys.argv += ["--iterations", "3" if QUICK else "200", "--out", str(OUT / "run")]
+    print("$", *sys.argv)
+    leakscope(standalone_mode=False)

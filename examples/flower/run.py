@@ -4,6 +4,7 @@ Three steps: train in rounds with the recorder on, attack what was recorded, wri
 """
 
 import argparse
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from leakscope import data
 from leakscope.cli import app
 from leakscope.integrations.flower_local import run_app
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(os.path.relpath(Path(__file__).parent))
 RUN = Path("runs/flower")
 
 
@@ -45,9 +46,10 @@ def prepare(updates: Path, photos: Path) -> None:
 
 
 def leakscope(*arguments: object) -> None:
-    """The command line, in this process."""
-    print("$ leakscope", *arguments, flush=True)
-    if code := app([str(argument) for argument in arguments], standalone_mode=False):
+    """The command line, in this process; the report names the command it was made with."""
+    sys.argv = ["leakscope", *map(str, arguments)]
+    print("$", *sys.argv, flush=True)
+    if code := app(standalone_mode=False):
         sys.exit(code)
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +37,6 @@ def project(tmp_path, monkeypatch):
 
 
 def run(project, **config):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "quickstart"]:
-        del sys.modules[name]
     run_app(project, clients=2, run_config={"num-server-rounds": 2, "local-epochs": 1, **config})
 
 

@@ -78,11 +78,12 @@ def table_of(result: AuditResult) -> Table:
         "seconds",
         "",
     ):
-        table.add_column(column, justify="left" if column in ("client", "attack", "defense", "") else "right")
+        left = column in ("client", "attack", "defense", "")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column == "client")
     for cell in result.cells:
         metrics, baseline = cell["metrics"], cell["baseline"]
         table.add_row(
-            f"{cell['dataset']} {_who(cell)}",
+            _who(cell) if cell["dataset"] == "recorded" else f"{cell['dataset']} {_who(cell)}",
             cell["attack"],
             cell["defense"],
             _number(metrics.get("psnr"), 2),

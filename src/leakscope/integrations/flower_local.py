@@ -88,6 +88,8 @@ def run_app(folder: Path, *, clients: int = 2, run_config: Mapping[str, Any] | N
     config = {**flat(described.get("config", {})), **(run_config or {})}
     sys.path.insert(0, str(folder))
     try:
+        for part in described["components"].values():
+            _forget(part.partition(".")[0])
         server, client = (_load(described["components"][part]) for part in ("serverapp", "clientapp"))
     finally:
         sys.path.remove(str(folder))
@@ -100,6 +102,12 @@ def flat(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     for name, value in config.items():
         found |= flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
     return found
+
+
+def _forget(package: str) -> None:
+    """Every run imports its app anew, as a process of its own would; apps of other folders may have the same name."""
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]
 
 
 def _load(reference: str) -> Any:
