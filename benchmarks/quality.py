@@ -1,9 +1,11 @@
 """How good are the attacks? Paper's main setting on real clients that were not used to choose any default.
 
-    python benchmarks/quality.py main          ig, sme, nl-sme, span-sme on FEMNIST and CIFAR-100
+    python benchmarks/quality.py main          nl-sme and span-sme on FEMNIST and CIFAR-100
+    python benchmarks/quality.py others        ig and sme there
     python benchmarks/quality.py baselines     the paper's other methods, dlg, ig-official and unrolled, on the same
     python benchmarks/quality.py ablation      trajectory on/off x calibration on/off
     python benchmarks/quality.py span          span-sme against nl-sme in every other setting
+    python benchmarks/quality.py parts         span-sme without one of its parts
     python benchmarks/quality.py defenses      the paper's defenses on FEMNIST
 
 Needs LEAKSCOPE_DATA (and LEAKSCOPE_WEIGHTS for LPIPS). Writes results/<suite>.json; a run that was broken off goes on.
@@ -17,6 +19,7 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,26 +45,12 @@ def cifar(seeds: Iterable[int], **options: Any) -> list[Request]:
 
 def main_suite() -> list[Request]:
     ours = {"attacks": ("span-sme", "nl-sme"), "matching": "global"}
+    return [*femnist(WRITERS, **ours), *cifar(CIFAR_SEEDS, **ours)]
+
+
+def others_suite() -> list[Request]:
     others = {"attacks": ("sme", "ig"), "matching": "global"}
-    clients = [*femnist(WRITERS, **ours), *cifar(CIFAR_SEEDS, **ours)]
-    return [*clients, *femnist(WRITERS[:3], **others), *cifar(CIFAR_SEEDS[:3], **others)]
-
-
-def baselines_suite() -> list[Request]:
-    paper = {"attacks": ("fedleak", "gi-nas"), "matching": "global"}
-    classics = {"attacks": ("dlg", "ig-official", "fedleak-pixel"), "matching": "global"}
-    coarse = {
-        "attacks": ("unrolled",),
-        "settings": ("unrolled.start=nl-sme",),
-        "iterations": 300,
-        "matching": "global",
-    }
-    femnist_clients, cifar_clients = WRITERS[:3], CIFAR_SEEDS[:3]
-    return [
-        request
-        for options in (paper, classics, coarse)
-        for request in (*femnist(femnist_clients, **options), *cifar(cifar_clients, **options))
-    ]
+    return [*femnist(WRITERS[:3], **others), *cifar(CIFAR_SEEDS[:3], **others)]
 
 
 def ablation_suite() -> list[Request]:
@@ -86,11 +75,22 @@ def span_suite() -> list[Request]:
         *femnist(WRITERS[:3], model="mlp", attacks=("span-sme",)),
         *femnist(some, fuse="rho=0.75,clients=4", **both),
         *femnist(some, defenses=("soteria:rate=0.8", "gaussian:std=0.1", "sparsify:rate=0.9"), **both),
-        *(replace(request, writer="pooled", n=n) for n in (100, 200) for request in femnist(some, **both)),
         Request(dataset="tiny_imagenet", seed=101, attacks=("span-sme",)),
         *femnist(some, model="vit", attacks=("span-sme",)),
         *femnist(some, model="mlp", attacks=("nl-sme",)),
+        *(replace(request, writer="pooled", n=n) for n in (100, 200) for request in femnist(some, **both)),
         *femnist(some, model="vit", attacks=("nl-sme",)),
+    ]
+
+
+def parts_suite() -> list[Request]:
+    off = ("trajectory=off", "straighten=off", "span=0", "span=10", "tv=0")
+    clients = [partial(femnist, WRITERS[:2]), partial(cifar, CIFAR_SEEDS[:1])]
+    return [
+        request
+        for client in clients
+        for setting in off
+        for request in client(attacks=("span-sme",), settings=(f"span-sme.{setting}",), matching="global")
     ]
 
 
@@ -108,9 +108,11 @@ def defenses_suite() -> list[Request]:
 
 SUITES = {
     "main": main_suite,
+    "others": others_suite,
     "baselines": baselines_suite,
     "ablation": ablation_suite,
     "span": span_suite,
+    "parts": parts_suite,
     "defenses": defenses_suite,
 }
 

@@ -108,8 +108,8 @@ def test_where_the_span_is_blurred_it_is_nl_sme():
 
 def test_too_many_images_for_the_layer_leave_no_span():
     client = tiny_client(n=6, batch_size=6)
-    known = replace(known_of(client), n=100)
-    assert "too few for N=100" in str(follow(known)[2]["span"])
+    known = replace(known_of(client), n=101)
+    assert "too few for N=101" in str(follow(known)[2]["span"])
 
 
 def test_the_asked_number_of_iterations_is_kept_and_so_is_the_mask():

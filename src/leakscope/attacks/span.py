@@ -101,8 +101,8 @@ class FollowSpan:
             known = replace(known, constants={**known.constants, "span": basis[:, :rank].to(known.w0)})
             note = f"exact, rank {rank}, in the update of {known.feature_layer}"
             return self._inside(attack, known), known, {"span": note}
-        rank = round(known.n * (1 + self.margin))
-        if rank > len(sizes):
+        rank = min(round(known.n * (1 + self.margin)), len(sizes))
+        if known.n > len(sizes):
             return self._without(attack, known, f"{known.feature_layer} has {len(sizes)} rows, too few for N={known.n}")
         tail = float(sizes[rank:].square().sum() / sizes.square().sum())
         outside = f"{100 * tail:.2g} % of the energy of {known.feature_layer} lies outside rank {rank}"
