@@ -53,6 +53,23 @@ def others_suite() -> list[Request]:
     return [*femnist(WRITERS[:3], **others), *cifar(CIFAR_SEEDS[:3], **others)]
 
 
+def baselines_suite() -> list[Request]:
+    paper = {"attacks": ("fedleak", "gi-nas"), "matching": "global"}
+    classics = {"attacks": ("dlg", "ig-official", "fedleak-pixel"), "matching": "global"}
+    coarse = {
+        "attacks": ("unrolled",),
+        "settings": ("unrolled.start=nl-sme",),
+        "iterations": 300,
+        "matching": "global",
+    }
+    femnist_clients, cifar_clients = WRITERS[:3], CIFAR_SEEDS[:3]
+    return [
+        request
+        for options in (paper, classics, coarse)
+        for request in (*femnist(femnist_clients, **options), *cifar(cifar_clients, **options))
+    ]
+
+
 def ablation_suite() -> list[Request]:
     switches = [("off", "off"), ("off", "on"), ("on", "off"), ("on", "on")]
     return [
