@@ -56,7 +56,7 @@ def dlg(
 
 
 def ig_official(
-    *, lr: float = 0.1, tv: float = 1e-4, signed: Literal["none", "hard", "soft"] = "hard", schedule: str = "paper"
+    *, lr: float = 0.1, tv: float = 1e-2, signed: Literal["none", "hard", "soft"] = "hard", schedule: str = "paper"
 ) -> Attack:
     """Inverting Gradients (Geiping et al. 2020) with its authors' settings: signs of the gradient, rate 0.1, decay.
 
