@@ -58,7 +58,7 @@ class TimeLeft:
 def spell(seconds: float) -> str:
     """A duration for people.
 
-    >>> spell(40), spell(150), spell(8000)
+    >>> spell(40), spell(170), spell(8000)
     ('40 s', '3 min', '2 h 13 min')
     """
     if seconds < 90:
