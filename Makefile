@@ -40,6 +40,7 @@ test: lint
 bench: $(VENV)/.full
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/quality.py
+	$(BIN)/python benchmarks/runner.py
 
 example-flower: $(VENV)/.full
 	$(BIN)/python examples/flower/run.py

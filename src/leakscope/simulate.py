@@ -62,6 +62,14 @@ def stage(cell: Cell, *, data_root: Path | None, own: LocalClient | None = None)
 def simulated_scene(cell: Cell, *, data_root: Path | None) -> Scene:
     """Draw the client, train it, defend, fuse, observe."""
     dataset = data.load(cell.dataset, root=data_root)
+    if dataset.fingerprint != cell.data_fingerprint:
+        raise InputError(
+            Problem(
+                f"{cell.dataset} here is not the data that this run was planned with",
+                why="another machine or another day: results of different data would be mixed",
+                fix="give every machine the same data, or choose another --out",
+            )
+        )
     client = make_client(cell, dataset, cell.seed)
     w0 = starting_weights(cell.w0, client.victim, dataset, avoid=client.batch, seed=cell.seed)
     defense = parse_defense(cell.defense)

@@ -100,8 +100,7 @@ def carry_out(
 ) -> Reproduction:
     """Run what is left of a job, and write the tables, figures and page."""
     complete = execute(run, todo, job.places, notice=notice)
-    if complete:
-        run_traces(job.traces, run.folder, job.places.data_root, workers=workers)
+    complete = complete and run_traces(job.traces, run.folder, job.places.data_root, workers=workers)
     if job.cells:
         finish(run, job.cells, command=command)
     return Reproduction(run.folder, _conclude(run, job, command=command), complete)

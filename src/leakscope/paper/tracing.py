@@ -7,7 +7,7 @@ import math
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from leakscope.cell import Cell
 from leakscope.paper import trajectory
 from leakscope.runs.atomic import write_json
-from leakscope.runs.local import one_thread_each, ready
+from leakscope.runs.local import POLL_SECONDS, one_thread_each, ready, stop_on_interrupt
 
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "figure6": trajectory.linear_error,
@@ -48,17 +48,25 @@ class Trace:
         return found
 
 
-def run_traces(traces: Sequence[Trace], folder: Path, data_root: Path | None, *, workers: int) -> None:
-    """Measure what has not been measured yet."""
+def run_traces(traces: Sequence[Trace], folder: Path, data_root: Path | None, *, workers: int) -> bool:
+    """Measure what has not been measured yet. True unless interrupted."""
     todo = [trace for trace in traces if trace.result(folder) is None]
-    if workers == 1 or len(todo) < 2:
-        for trace in todo:
-            measure(trace, folder, data_root)
-        return
-    context = multiprocessing.get_context("spawn")
-    with one_thread_each(), ProcessPoolExecutor(workers, mp_context=context, initializer=ready) as pool:
-        for done in [pool.submit(measure, trace, folder, data_root) for trace in todo]:
-            done.result()
+    with stop_on_interrupt() as asked:
+        if workers == 1 or len(todo) < 2:
+            for trace in todo:
+                if not asked.is_set():
+                    measure(trace, folder, data_root)
+            return not asked.is_set()
+        context = multiprocessing.get_context("spawn")
+        with one_thread_each(), ProcessPoolExecutor(workers, mp_context=context, initializer=ready) as pool:
+            left = {pool.submit(measure, trace, folder, data_root) for trace in todo}
+            while left:
+                done, left = wait(left, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+                for one in done:
+                    one.result()
+                if asked.is_set():
+                    left -= {one for one in left if one.cancel()}
+        return not asked.is_set()
 
 
 def measure(trace: Trace, folder: Path, data_root: Path | None) -> None:
