@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from leakscope.attacks.convolution import Convolution, Geometry
+from leakscope.attacks.known import prefers_channels_last
 
 CASES = [
     {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1},
@@ -44,3 +46,24 @@ def test_each_first_derivative_alone_can_be_differentiated(which):
         found.append(torch.autograd.grad(first[which].pow(2).sum(), (x, w, b)))
     for theirs, mine in zip(*found, strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-9, rtol=1e-9)
+
+
+class Viewing(nn.Module):
+    """Assumes that its activations lie in memory channel by channel, as many models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(3, 4, 3), nn.Linear(4 * 6 * 6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.out(self.conv(x).view(len(x), -1))
+        return logits
+
+
+def test_channels_are_innermost_where_the_model_takes_it():
+    cpu = torch.device("cpu")
+    good = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 5))
+    assert prefers_channels_last(good, (3, 8, 8), cpu)
+    assert not prefers_channels_last(Viewing(), (3, 8, 8), cpu)
+    assert not prefers_channels_last(nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), (3, 8, 8), cpu)
+    assert not prefers_channels_last(good, (3, 8, 8), torch.device("cuda"))

@@ -69,6 +69,8 @@ class Known:
     """Name of the first fully connected layer in the order of the forward pass."""
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     """What a part worked out once from the observation, e.g. the span of the private features."""
+    channels_last: bool = False
+    """Whether images go through the net with their channels innermost: a tenth faster for convolutions on a CPU."""
 
     @classmethod
     def of(cls, observation: Observation, device: torch.device, dtype: torch.dtype = torch.float32) -> Known:
@@ -90,6 +92,7 @@ class Known:
             declared_defense=observation.declared_defense,
             tape=tape,
             feature_layer=_tap_first_linear(module, observation.victim, tape),
+            channels_last=prefers_channels_last(module, observation.victim.shape, device),
         )
 
     @property
@@ -114,7 +117,8 @@ class Known:
 
         def loss_at(*pieces: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor | None]]:
             named = dict(zip(weights, pieces, strict=True))
-            logits = torch.func.functional_call(self.module, {**named, **self.buffers}, (x,))
+            images = x.contiguous(memory_format=torch.channels_last) if self.channels_last else x
+            logits = torch.func.functional_call(self.module, {**named, **self.buffers}, (images,))
             loss = functional.cross_entropy(logits, y, reduction="sum") / self.n
             return loss, (loss, self.tape.pop("features", None))
 
@@ -135,6 +139,19 @@ def attack_copy(module: nn.Module, training: LocalTraining) -> nn.Module:
                 part.train()
     speed_up_convolutions(module)
     return module.requires_grad_(False)
+
+
+def prefers_channels_last(module: nn.Module, shape: tuple[int, int, int], device: torch.device) -> bool:
+    """Measured on a CPU: faster for images of several channels, no difference for one. Not every model takes it."""
+    if device.type != "cpu" or shape[0] == 1 or not any(isinstance(part, nn.Conv2d) for part in module.modules()):
+        return False
+    example = torch.zeros(2, *shape, dtype=next(module.parameters()).dtype, device=device)
+    try:
+        with torch.no_grad():
+            module(example.contiguous(memory_format=torch.channels_last))
+    except RuntimeError:  # `view` where only `reshape` would do
+        return False
+    return True
 
 
 def _flatten(weights: Weights, sizes: Mapping[str, torch.Size]) -> Tensor:
