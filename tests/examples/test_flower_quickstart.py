@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed (extra `flower`)")
 
 from federation import leakscope
-
 from leakscope import data
 from leakscope.integrations.flower_local import run_app
 

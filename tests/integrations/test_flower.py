@@ -36,7 +36,7 @@ def twins(tmp_path_factory):
     """The same client twice: by `leakscope simulate`, and as a Flower app with the recorder on."""
     folder = tmp_path_factory.mktemp("twins")
     settings = ["--n", "4", "--epochs", "2", "--batch-size", "2", "--lr", "0.00390625", "--seed", "0", "--round", "1"]
-    leakscope("simulate", folder / "mine", "--model", "mlp", *settings)
+    leakscope("simulate", folder / "mine", "--model", "cnn-mnist", *settings)
     photos = data.load("photos")
     batch = data.draw_client(photos, n=4, seed=0)
 
@@ -44,9 +44,9 @@ def twins(tmp_path_factory):
         return batch.images, batch.labels, data.held_out(photos, avoid=batch, count=1000, seed=0)
 
     def model():
-        return build_victim("mlp", shape=photos.shape, classes=photos.classes, seed=0).module
+        return build_victim("cnn-mnist", shape=photos.shape, classes=photos.classes, seed=0).module
 
-    recorder = LeakageRecorder(folder, model="mlp", normalisation=batch.normalisation, truth=private)
+    recorder = LeakageRecorder(folder, model="cnn-mnist", normalisation=batch.normalisation, truth=private)
     app = client_app([recorder], model, batch=batch, training=replace(TRAINING, mode="eval"))
     federate(app, ArrayRecord(model().state_dict()))
     return folder / "mine.update.safetensors", folder / "client-0.round-001.update.safetensors"
@@ -73,7 +73,7 @@ def test_attacking_either_file_gives_the_same_result(twins, tmp_path):
     results = []
     for path in twins:
         out = tmp_path / path.name
-        leakscope("attack", path, "--iterations", 3, "--out", out)
+        leakscope("attack", path, "--attack", "sme", "--iterations", 3, "--out", out)
         (cell,) = json.loads((out / "result.json").read_text())["cells"]
         with safe_open(out / "cells" / cell["key"] / "images.safetensors", framework="pt") as file:
             results.append((cell["metrics"], cell["client"], cell["round"], file.get_tensor("reconstructions")))
