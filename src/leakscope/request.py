@@ -16,7 +16,7 @@ from leakscope.attacks import ATTACKS, MATCHINGS, read_settings
 from leakscope.attacks.budget import parse_duration
 from leakscope.attacks.compiled import Choice
 from leakscope.attacks.fitting import Memory
-from leakscope.attacks.schedules import SCHEDULES
+from leakscope.attacks.schedules import SCHEDULES, usual_iterations
 from leakscope.cell import Cell
 from leakscope.defenses import parse_defense
 from leakscope.errors import InputError, Problem, refuse, unknown
@@ -145,7 +145,7 @@ class Request:
                 labels=cast(Any, self.labels),
                 matching=self.matching,
                 w0=self.w0,
-                iterations=self.iterations or ATTACKS[attack].recipe().iterations,
+                iterations=self.iterations or usual_iterations(ATTACKS[attack].recipe(), self.schedule),
                 history=self.history,
                 restarts=self.restarts,
                 schedule=self.schedule,

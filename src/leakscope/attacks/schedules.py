@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leakscope.attacks.engine import Attack
 
 Schedule = Callable[[float], float]
 
@@ -23,4 +27,14 @@ def cosine(progress: float) -> float:
     return max(1e-3, (1 + math.cos(math.pi * progress)) / 2)
 
 
-SCHEDULES: dict[str, Schedule] = {"paper": paper, "constant": constant, "cosine": cosine}
+def fast(progress: float) -> float:
+    """The cosine, for half the iterations: the paper's steps stay at their largest for too long."""
+    return cosine(progress)
+
+
+SCHEDULES: dict[str, Schedule] = {"paper": paper, "constant": constant, "cosine": cosine, "fast": fast}
+
+
+def usual_iterations(attack: Attack, schedule: str | None) -> int:
+    """How many iterations an attack gets that nobody counted: its own, or half where `fast` replaces the paper's."""
+    return attack.iterations // 2 if schedule == "fast" and attack.schedule == "paper" else attack.iterations

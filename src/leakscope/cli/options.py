@@ -50,7 +50,7 @@ Iterations = Annotated[int | None, _option("--iterations", help="steps of the at
 History = Annotated[int, _option("--history", help="a history row every so many iterations", panel=ATTACK)]
 Restarts = Annotated[int, _option("--restarts", help="independent starts, best by objective", panel=ATTACK)]
 Schedule = Annotated[
-    str | None, _option("--schedule", help="paper | cosine | constant [the attack's own]", panel=ATTACK)
+    str | None, _option("--schedule", help="paper | fast | cosine | constant [the attack's own]", panel=ATTACK)
 ]
 EarlyStop = Annotated[
     float, _option("--early-stop", help="stop when the objective falls by less than this part", panel=ATTACK)

@@ -15,6 +15,7 @@ from rich.markup import escape
 from leakscope import __version__
 from leakscope.attacks import ATTACKS
 from leakscope.attacks.budget import parse_duration
+from leakscope.attacks.schedules import usual_iterations
 from leakscope.audit import Request, pick_device, split_settings
 from leakscope.cell import Cell
 from leakscope.cli import options as o
@@ -198,7 +199,7 @@ def _recorded_cell(
         labels=cast(Any, request.labels),
         matching=request.matching,
         w0="recorded",
-        iterations=request.iterations or ATTACKS[name].recipe().iterations,
+        iterations=request.iterations or usual_iterations(ATTACKS[name].recipe(), request.schedule),
         history=request.history,
         restarts=request.restarts,
         schedule=request.schedule,
