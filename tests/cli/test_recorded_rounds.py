@@ -1,0 +1,106 @@
+"""Recorded rounds from the command line: looked at, attacked one by one and together; and the workflow in the docs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from leakscope.client import train
+from leakscope.update_file import RecordedUpdate, write_truth, write_update
+from small import small_client
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def leakscope(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "leakscope", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=ENVIRONMENT, check=False, timeout=250)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two rounds of one client, with its truth; and a file of another client."""
+    folder = tmp_path_factory.mktemp("recorded")
+    client = small_client(n=6, batch_size=3)
+    w = client.victim.weights()
+    for turn in (1, 2, 3):
+        batch = small_client(n=6, seed=7).batch if turn == 3 else client.batch
+        update = train(replace(client, batch=batch), w)
+        made = RecordedUpdate(
+            update=update,
+            model="cnn-mnist",
+            shape=client.victim.shape,
+            classes=5,
+            normalisation=batch.normalisation,
+            labels=batch.labels.sort().values,
+            defense="none",
+            producer="a test",
+            round=turn,
+            client="b" if turn == 3 else "a",
+        )
+        write_update(folder / f"{turn}.update.safetensors", made)
+        w = {name: value - update.delta[name] for name, value in w.items()}
+    images, labels = client.batch.images, client.batch.labels
+    candidates = small_client(n=9, seed=1).batch.images
+    write_truth(folder / "a.truth.safetensors", images=images, labels=labels, candidates=candidates, dataset="small")
+    return folder
+
+
+FILES = ("1.update.safetensors", "2.update.safetensors")
+
+
+def test_rounds_are_attacked_one_by_one_and_together(recorded: Path) -> None:
+    options = ("--truth", "a.truth.safetensors", "--attack", "sme", "--iterations", "3", "--out", "run", "--json")
+    done = leakscope("attack", *FILES, "--combine", *options, cwd=recorded)
+    assert done.returncode == 0, done.stderr
+    cells = json.loads(done.stdout)["cells"]
+    assert [(cell["round"], cell["combined"]) for cell in cells] == [(1, 1), (2, 1), (None, 2)]
+    assert len({cell["key"] for cell in cells}) == 3
+    page = (recorded / "run" / "index.html").read_text(encoding="utf-8")
+    assert "Worst round" in page
+    assert "2 rounds together" in page
+
+
+def test_check_attacks_nothing(recorded: Path) -> None:
+    (recorded / "cut.update.safetensors").write_bytes((recorded / FILES[0]).read_bytes()[:-99])
+    broken = leakscope("attack", FILES[0], "cut.update.safetensors", "--check", "--json", cwd=recorded)
+    assert broken.returncode == 2
+    assert "2 files looked at: 1 errors, 0 warnings" in broken.stderr
+    (finding,) = json.loads(broken.stdout)
+    assert (finding["file"], finding["severity"]) == ("cut.update.safetensors", "error")
+    assert "is cut off" in finding["found"]
+
+
+def test_errors_refuse_before_anything_runs(recorded: Path) -> None:
+    done = leakscope("attack", FILES[0], "3.update.safetensors", "--combine", "--out", "refused", cwd=recorded)
+    assert done.returncode == 2
+    assert "another client than 1.update.safetensors" in " ".join(done.stderr.split())
+    assert not (recorded / "refused").exists()
+
+
+OPTIONS = """
+import json
+import typer
+from leakscope.cli import app
+verbs = typer.main.get_command(app).commands
+print(json.dumps({name: [option for one in verb.params for option in one.opts] for name, verb in verbs.items()}))
+"""
+
+
+def test_the_workflow_in_the_docs_uses_commands_that_exist() -> None:
+    """Every `leakscope` line names a verb and options that it has."""
+    said = subprocess.run([sys.executable, "-c", OPTIONS], capture_output=True, text=True, env=ENVIRONMENT, check=True)
+    known = json.loads(said.stdout)
+    lines = re.findall(r"run: leakscope (.+)", (ROOT / "docs" / "ci" / "leakscope.yml").read_text(encoding="utf-8"))
+    assert [line.split()[0] for line in lines] == ["audit", "gate", "report"]
+    for line in lines:
+        verb, *words = line.split()
+        assert {word for word in words if word.startswith("--")} <= set(known[verb]), line
