@@ -11,11 +11,11 @@ from torch import nn
 
 pytest.importorskip("flwr", reason="Flower is not installed (extra `flower`)")
 
-from federation import TRAINING, client_app, federate, leakscope, net, random_batch
 from flwr.app import Array, ArrayRecord
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
+from federation import TRAINING, client_app, federate, leakscope, net, random_batch
 from leakscope import data
 from leakscope.integrations.flower import LeakageAudit, LeakageRecorder
 from leakscope.update_file import read_update
