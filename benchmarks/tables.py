@@ -58,7 +58,7 @@ def group(cells: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
 
 def main_table() -> str:
     paper, rows = read_target("table1"), []
-    groups = group(read("main")["cells"], "dataset", "attack")
+    groups = group([*read("main")["cells"], *read("others")["cells"]], "dataset", "attack")
     for dataset in ("femnist", "cifar100"):
         for attack in ("ig", "sme", "nl-sme", "span-sme"):
             cells = groups.get((dataset, attack), [])
@@ -90,26 +90,51 @@ def gain_table() -> str:
     """span-sme against nl-sme, client by client."""
     rows = []
     for dataset in ("femnist", "cifar100"):
-        by_client: dict[str, dict[str, Row]] = defaultdict(dict)
-        for cell in read("main")["cells"]:
-            if cell["dataset"] == dataset:
-                client = cell["client"]
-                by_client[client.get("writer") or f"seed {client['seed']}"][cell["attack"]] = cell
-        for client, cells in by_client.items():
-            if not {"nl-sme", "span-sme"} <= cells.keys():
-                continue
-            old, new = cells["nl-sme"], cells["span-sme"]
-            per_row = new["iterations"] / len(new["curve"])
-            reached = next((k for k, (_, psnr) in enumerate(new["curve"], 1) if psnr >= old["metrics"]["psnr"]), None)
-            gain = new["metrics"]["psnr"] - old["metrics"]["psnr"]
-            rows.append([
-                NAMES[dataset], client, f"{old['metrics']['psnr']:.2f}", f"{new['metrics']['psnr']:.2f}",
-                f"{gain:+.2f}", str(old["iterations"]), str(new["iterations"]),
-                "-" if reached is None else f"{reached * per_row:.0f}",
-            ])  # fmt: skip
-    header = ["data", "client", "nl-sme dB", "span-sme dB", "gain dB", "nl-sme iterations", "span-sme iterations"]
-    header.append("nl-sme's PSNR reached by")
+        for client, cells in by_client(read("main")["cells"], dataset).items():
+            if {"nl-sme", "span-sme"} <= cells.keys():
+                rows.append([NAMES[dataset], client, *gain(cells["nl-sme"], cells["span-sme"])])
+    header = ["data", "client", "nl-sme dB", "span-sme dB", "gain dB", "SSIM", "FSIM", "LPIPS", "seconds", "time share"]
     return markdown(header, rows)
+
+
+def gain(old: Row, new: Row) -> list[str]:
+    before, after = old["metrics"], new["metrics"]
+    reached = next((seconds for seconds, psnr in new["curve"] if psnr >= before["psnr"]), None)
+    pairs = [f"{before[name]:.3f} → {after[name]:.3f}" for name in ("ssim", "fsim", "lpips")]
+    return [
+        f"{before['psnr']:.2f}",
+        f"{after['psnr']:.2f}",
+        f"{after['psnr'] - before['psnr']:+.2f}",
+        *pairs,
+        f"{old['seconds']:.0f} → {new['seconds']:.0f}",
+        "-" if reached is None else f"{reached / old['seconds']:.0%}",
+    ]
+
+
+def by_client(cells: Iterable[Row], dataset: str) -> dict[str, dict[str, Row]]:
+    """client -> attack -> cell."""
+    found: dict[str, dict[str, Row]] = defaultdict(dict)
+    for cell in cells:
+        if cell["dataset"] == dataset:
+            client = cell["client"]
+            found[client.get("writer") or f"seed {client['seed']}"][cell["attack"]] = cell
+    return found
+
+
+def parts_table() -> str:
+    """span-sme without one of its parts, against the whole on the same clients."""
+    whole = [cell for cell in read("main")["cells"] if cell["attack"] == "span-sme"]
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for cell in read("parts")["cells"]:
+        setting = ", ".join(f"{name} {value}" for name, value in cell["settings"].items())
+        groups[cell["dataset"], setting].append(cell)
+    rows = []
+    for (dataset, setting), cells in groups.items():
+        seeds = {cell["client"]["seed"] for cell in cells}
+        full = [cell for cell in whole if cell["dataset"] == dataset and cell["client"]["seed"] in seeds]
+        psnr = [mean([cell["metrics"]["psnr"] for cell in group], 2) for group in (full, cells)]
+        rows.append([NAMES[dataset], setting, *psnr, str(len(cells))])
+    return markdown(["data", "changed", "span-sme dB", "changed dB", "clients"], rows)
 
 
 def setting_of(cell: Row) -> str:
@@ -164,10 +189,21 @@ def reproduced(name: str) -> str:
     return "\n" + "\n".join(part for part in parts if part and part != "Not run: .\n") + "\n"
 
 
+def rounds_table() -> str:
+    """PSNR of one round, of the other, and of both together."""
+    rows = [
+        [writer, *(f"{row['psnr']:.1f} dB" for row in seen)]
+        for (writer,), seen in group(read("rounds").get("rows", []), "writer").items()
+    ]
+    return markdown(["writer", "round 1", "round 2", "both together"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "rounds-table": rounds_table,
     "main-table": main_table,
     "gain-table": gain_table,
     "settings-table": settings_table,
+    "parts-table": parts_table,
     "ablation-table": ablation_table,
     **{f"reproduce-{name}": partial(reproduced, name) for name in TARGETS if read_target(name).settings},
 }
