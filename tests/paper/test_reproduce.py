@@ -121,6 +121,7 @@ def test_without_the_data_cells_are_null_with_the_reason(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_killed_three_times_it_ends_with_the_same_numbers(undisturbed, root, tmp_path):
     _, whole = undisturbed
     out, seen = tmp_path / "run", set()

@@ -9,6 +9,7 @@ from leakscope.runs.store import Run
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_cell_that_kills_its_process_fails_alone(tmp_path, monkeypatch):
     (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")
     monkeypatch.syspath_prepend(tmp_path)
