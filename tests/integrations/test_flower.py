@@ -191,6 +191,7 @@ def test_half_precision_is_widened_and_said(tmp_path):
     ("recorder", "words"),
     [
         (LeakageRecorder("/dev/null/nowhere"), "Not a directory"),
+        (LeakageRecorder("u", truth=lambda context: context.run_config["data"]), "'data'"),
         (LeakageRecorder("u", truth=lambda _: random_batch(3)), "the client trained on"),
         (LeakageRecorder("u", truth=lambda _: (random_batch()[0] * 255, random_batch()[1])), "outside"),
     ],

@@ -290,8 +290,8 @@ def _is_training(message: Message) -> bool:
 
 @contextmanager
 def _reporting() -> Iterator[None]:
-    """Say what went wrong with a recording, and let the round go on."""
+    """Say what went wrong with a recording, also in a person's own `truth`, and let the round go on."""
     try:
         yield
-    except (InputError, OSError, TypeError, ValueError) as error:
+    except (InputError, OSError, TypeError, ValueError, LookupError, RuntimeError) as error:
         log.error("leakscope: not recorded: %s", error)
