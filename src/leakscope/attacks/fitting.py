@@ -25,7 +25,8 @@ ACTIVATIONS_MB = {"normal": 1536, "low": 192}
 PER_OUTPUT = 5.5
 """Bytes held at the peak of the two passes for each byte of layer outputs (measured on the paper's nets: 4 to 5)."""
 PROCESS_MB, COPIES = 450, 12
-"""torch and a data set (measured in audits on a CPU), and what every attack holds of the model: before and after training, state, update, slopes."""
+"""torch and a data set (measured in audits on a CPU), and what every attack holds of the model: before and
+after training, state, update, slopes."""
 
 
 @dataclass(frozen=True, kw_only=True)
