@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -200,6 +201,28 @@ def _observed(cell: Cell, opened: Opened) -> Observation:
         labels=labels,
         declared_defense=recorded.defense,
     )
+
+
+def different_clients(files: list[Path]) -> Iterator[Problem]:
+    """Reasons why files cannot be rounds of the same client with the same images."""
+    first, *rest = (read_update(path) for path in files)
+    if not rest:
+        yield Problem("--combine with a single file", fix="give two or more rounds of the same client")
+    for path, other in zip(files[1:], rest, strict=True):
+        facts = (
+            ("model", first.model, other.model),
+            ("images", first.update.n, other.update.n),
+            ("image size", first.shape, other.shape),
+            ("client", first.client, other.client),
+            ("labels", *(None if r.labels is None else r.labels.tolist() for r in (first, other))),
+        )
+        for what, mine, theirs in facts:
+            if mine != theirs:
+                yield Problem(
+                    f"{path.name} has another {what} than {files[0].name}",
+                    why="rounds can only be combined where the client trained on the same images",
+                    fix="leave --combine out: every file is then attacked on its own",
+                )
 
 
 def recorded_model(named: str | None, hint: str) -> str:

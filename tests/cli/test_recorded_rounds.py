@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.client import train
+from leakscope.simulate import different_clients
 from leakscope.update_file import RecordedUpdate, write_truth, write_update
 from small import small_client
 
@@ -79,11 +80,11 @@ def test_check_attacks_nothing(recorded: Path) -> None:
     assert "is cut off" in finding["found"]
 
 
-def test_errors_refuse_before_anything_runs(recorded: Path) -> None:
-    done = leakscope("attack", FILES[0], "3.update.safetensors", "--combine", "--out", "refused", cwd=recorded)
-    assert done.returncode == 2
-    assert "another client than 1.update.safetensors" in " ".join(done.stderr.split())
-    assert not (recorded / "refused").exists()
+def test_rounds_of_different_clients_are_not_combined(recorded: Path) -> None:
+    same = [recorded / name for name in FILES]
+    assert list(different_clients(same)) == []
+    (problem,) = different_clients([*same, recorded / "3.update.safetensors"])
+    assert problem.found == "3.update.safetensors has another client than 1.update.safetensors"
 
 
 OPTIONS = """

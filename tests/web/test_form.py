@@ -59,8 +59,8 @@ def test_the_command_line_understands_it_as_the_form_does(audit: Any) -> None:
     cells = form.request().cells()
     assert len(cells) == 4
     assert {cell.n for cell in cells} == {parsed["n"]}
-    assert {cell.attack for cell in cells} == set(parsed["attack"])
-    assert {cell.defense for cell in cells} == set(parsed["defense"])
+    assert {cell.attack for cell in cells} == set(parsed["attacks"])
+    assert {cell.defense for cell in cells} == set(parsed["defenses"])
     assert {cell.lr for cell in cells} == {parsed["lr"]}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -22,7 +21,7 @@ from leakscope.cli import options as o
 from leakscope.cli.audit import carry_out, conclude
 from leakscope.cli.display import console
 from leakscope.errors import Problem, refuse
-from leakscope.simulate import check_file, recorded_model, simulated_scene
+from leakscope.simulate import check_file, different_clients, recorded_model, simulated_scene
 from leakscope.update_file import RecordedUpdate, read_update, write_truth, write_update
 
 SIMULATED = {name: option for name, option in o.CLIENT_OPTIONS.items() if name != "clients"}
@@ -146,28 +145,6 @@ def _look(files: list[Path], truths: list[Path | None], model: str | None, *, on
         console.print(f"{len(files)} files looked at: {len(errors)} errors, {len(found) - len(errors)} warnings")
         raise typer.Exit(2 if errors else 0)
     refuse(replace(finding.problem, found=f"{name}: {finding.problem.found}") for name, finding in errors)
-
-
-def different_clients(files: list[Path]) -> Iterator[Problem]:
-    """Reasons why files cannot be rounds of the same client with the same images."""
-    first, *rest = (read_update(path) for path in files)
-    if not rest:
-        yield Problem("--combine with a single file", fix="give two or more rounds of the same client")
-    for path, other in zip(files[1:], rest, strict=True):
-        facts = (
-            ("model", first.model, other.model),
-            ("images", first.update.n, other.update.n),
-            ("image size", first.shape, other.shape),
-            ("client", first.client, other.client),
-            ("labels", *(None if r.labels is None else r.labels.tolist() for r in (first, other))),
-        )
-        for what, mine, theirs in facts:
-            if mine != theirs:
-                yield Problem(
-                    f"{path.name} has another {what} than {files[0].name}",
-                    why="rounds can only be combined where the client trained on the same images",
-                    fix="leave --combine out: every file is then attacked on its own",
-                )
 
 
 def _recorded_cell(
