@@ -20,7 +20,7 @@ from scenes import tiny_client, tiny_observation
 
 TINY: dict[str, dict[str, object]] = {
     "dlg": {},
-    "dlg with Adam": {"optimiser": "adam", "lr": 0.1},
+    "dlg with L-BFGS": {"optimiser": "lbfgs"},
     "ig-official": {},
     "fedleak": {"width": 4},
     "fedleak-pixel": {},
@@ -75,7 +75,7 @@ def test_interrupted_and_resumed_equals_undisturbed(observation, name, after, tm
 def test_soft_labels_and_images_of_one_step_are_found_by_dlg():
     client = tiny_client(n=1, epochs=1, batch_size=1)
     seen = tiny_observation(client)
-    found = replace(dlg(), iterations=40)(seen)
+    found = replace(dlg(optimiser="lbfgs"), iterations=40)(seen)
     assert found.labels.tolist() == client.batch.labels.tolist()
     assert found.notes["labels"].startswith("optimised")
     mse = float((found.images - client.batch.images).square().mean())

@@ -32,7 +32,7 @@ ATTACKS: dict[str, AttackInfo] = {
         baselines.dlg,
         "Zhu, Liu, Han, NeurIPS 2019",
         "w0, update, model, loss, N; E, B and lr; no labels",
-        "1x per try of the line search, about 2",
+        "1x",
     ),
     "ig": AttackInfo(recipes.ig, "Geiping et al., NeurIPS 2020, as the NL-SME paper runs it", _USUAL, "1x"),
     "ig-official": AttackInfo(baselines.ig_official, "Geiping et al., NeurIPS 2020, their settings", _USUAL, "1x"),

@@ -38,11 +38,15 @@ class ForgetLabels:
 
 def dlg(
     *,
-    lr: float = 1.0,
-    optimiser: Literal["lbfgs", "adam"] = "lbfgs",
+    lr: float | None = None,
+    optimiser: Literal["adam", "lbfgs"] = "adam",
     labels: Literal["soft", "granted"] = "soft",
 ) -> Attack:
-    """Deep Leakage from Gradients (Zhu, Liu, Han 2019): squared error of the gradient at w0, labels optimised too."""
+    """Deep Leakage from Gradients (Zhu, Liu, Han 2019): squared error of the gradient at w0, labels optimised too.
+
+    `lr` is 0.1 with Adam and 1 with L-BFGS.
+    """
+    lr = lr if lr is not None else {"adam": 0.1, "lbfgs": 1.0}[optimiser]
     return Attack(
         name="dlg",
         images=Pixels(lr=lr, box=False),
