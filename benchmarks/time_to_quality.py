@@ -27,7 +27,7 @@ from leakscope.runs.atomic import write_json
 from leakscope.runs.store import DONE, versions
 
 ROOT = Path(__file__).parent.parent
-WRITERS = ("25", "27", "29")
+WRITERS = ("40", "42", "47")
 CIFAR_SEEDS = (101, 102, 103)
 WAYS: dict[str, dict[str, Any]] = {
     "paper": {"attacks": ("nl-sme",)},

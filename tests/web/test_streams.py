@@ -134,4 +134,5 @@ def test_a_watcher_who_never_reads_holds_up_nobody(serving: Serving, runs: Path)
         reader.next()
         for place in range(5):
             write_run(runs / f"more{place}", n=3)
-            assert reader.next()["entries"]
+            while not reader.next()["entries"]:  # the folder may have been seen before what is in it
+                pass

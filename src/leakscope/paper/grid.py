@@ -16,7 +16,7 @@ from leakscope.errors import InputError, Problem
 from leakscope.paper.targets import Setting, Target
 from leakscope.runs.places import Places
 
-WRITERS = ("25", "27", "29", "30", "40", "42", "47", "57", "61", "62", "65")
+WRITERS = ("40", "42", "47", "57", "61", "62", "65", "25", "27", "29", "30")
 """FEMNIST writers for reports, with at least 40 different characters among their first 50 samples."""
 FIRST_SEED = 101
 """Clients of the other data sets for reports: this seed and the following ones. No default was chosen on them."""
