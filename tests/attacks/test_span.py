@@ -197,6 +197,17 @@ def test_a_page_is_found_and_filled():
     assert float((filled - truth).norm()) < 0.1 * float((rough - truth).norm())
 
 
+def test_an_image_that_leads_nowhere_stays_as_it_was():
+    client = pages()
+    seen = tiny_observation(client)
+    _, known, _ = follow(Known.of(seen, torch.device("cpu")))
+    basis = known.constants["span"].double()
+    blank = torch.zeros(6, basis.shape[1], dtype=torch.float64)
+    for z in (blank, 1e160 * torch.ones_like(blank)):
+        assert bool(fill_pages(z, basis, 0.5, known).isfinite().all())
+        assert bool(Unmix()({"z": z}, known, {})["z"].isfinite().all())
+
+
 def test_photographs_have_no_page():
     client, known, truth = mixture()
     assert page_value(truth @ known.constants["span"].double().T, known) is None

@@ -110,7 +110,9 @@ class Mixture:
         if columns.shape[1] == len(self.sizes) and bool(self.bias.any()):
             mixed = self.left @ columns
             scale = torch.linalg.lstsq(mixed, self.bias[:, None]).solution[:, 0]
-            return _in_order_of(z, torch.linalg.inv(dual * scale))
+            exact = torch.linalg.inv_ex(dual * scale).inverse
+            if bool(exact.isfinite().all()):
+                return _in_order_of(z, exact)
         along = z @ dual
         owners = linear_sum_assignment(-(along.abs() / along.norm(dim=0)).T.cpu().numpy())[1]
         strange = along.clone()
@@ -128,7 +130,7 @@ class Mixture:
         """Iteratively reweighted least squares for min |U p|_0 near p, |p| = 1, with fading smoothing."""
         p, smooth = p / p.norm(), 0.3
         for _ in range(rounds):
-            moved = torch.linalg.solve(self.left.T @ (weights[:, None] * self.left), p)
+            moved = _solve(self.left.T @ (weights[:, None] * self.left), p)
             p = moved / moved.norm()
             weights = 1 / (self._column(p).square() + smooth**2)
             smooth = max(0.8 * smooth, 1e-4)
@@ -164,7 +166,7 @@ def fill_pages(z: Tensor, basis: Tensor, page: float, known: Known) -> Tensor:
         for _ in range(3):
             end = _fill_page(end, basis, page, high - low)
         twin = any(_same(basis @ end - page, basis @ other - page) for other in filled)
-        filled.append(start if twin or not bool(end.isfinite().all()) else end)
+        filled.append(start if twin else end)
     return torch.stack(filled)
 
 
@@ -173,7 +175,7 @@ def _fill_page(z: Tensor, basis: Tensor, page: float, contrast: float) -> Tensor
 
     Without a fixed amount of ink the sparsest answer would be the empty page.
     """
-    start = basis @ z - page
+    before, start = z, basis @ z - page
     ink = torch.where(start.abs() > 0.15 * contrast, start, 0 * start)
     if not bool(ink.any()):
         return z
@@ -181,9 +183,11 @@ def _fill_page(z: Tensor, basis: Tensor, page: float, contrast: float) -> Tensor
     for _ in range(60):
         weights = 1 / ((basis @ z - page).square() + smooth**2)
         system = basis.T @ (weights[:, None] * basis)
-        both = torch.linalg.solve(system, torch.stack([basis.T @ (weights * page), held], dim=1))
+        both = _solve(system, torch.stack([basis.T @ (weights * page), held], dim=1))
         z = both[:, 0] + (amount - held @ both[:, 0]) / (held @ both[:, 1]) * both[:, 1]
         smooth = max(0.85 * smooth, 1e-3 * contrast)
+    if not bool(z.isfinite().all()):
+        return before
     for tolerance in (0.1, 0.05, 0.02, 0.01, 0.005):
         blank = (basis @ z - page).abs() < tolerance * contrast
         if int(blank.sum()) < 3 * len(z):
@@ -193,6 +197,12 @@ def _fill_page(z: Tensor, basis: Tensor, page: float, contrast: float) -> Tensor
             break
         z = fitted
     return z
+
+
+def _solve(system: Tensor, right: Tensor) -> Tensor:
+    """system^-1 right, not finite where the system is singular: a start that leads nowhere is left, not an error."""
+    solution: Tensor = torch.linalg.solve_ex(system, right).result
+    return solution
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
