@@ -129,7 +129,7 @@ def fedleak_pixel(
 
 def gi_nas(
     *,
-    lr: float = 1e-3,
+    lr: float = 3e-3,
     candidates: int | None = None,
     signed: bool = True,
     tv: float = 0.0,
