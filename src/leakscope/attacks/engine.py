@@ -128,7 +128,7 @@ class Descent:
         self.know(known)
         self.v = {name: variable.start.clone() for name, variable in self.declared.items()}
         rates = {name: declared.lr for name, declared in self.declared.items()}
-        self.optimiser = OPTIMISERS[attack.optimiser](self.v, rates)
+        self.optimiser = OPTIMISERS[attack.optimiser](self.v, rates, known.counts)
         self.iteration, self.seconds = 0, self.ready.seconds
         self.rows: list[dict[str, float]] = [dict(row) for row in self.ready.rows]
         self.memory: dict[str, Tensor] = {}

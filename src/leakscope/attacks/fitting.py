@@ -53,7 +53,7 @@ class Fit:
 
 
 def low_memory(attack: Attack, known: Known) -> Attack:
-    """P1 without momentum and one number per tensor for d: two copies of the model more than SME, instead of six."""
+    """One second moment and one d per tensor: two copies of the model more than SME, P1 and its momentum, not six."""
     optimiser = "adam-lean" if attack.optimiser == "adam" else attack.optimiser
     return replace(attack, matching=_per_tensor(attack.matching, known), optimiser=optimiser)
 
@@ -62,8 +62,8 @@ def _per_tensor(matching: Matching, known: Known) -> Matching:
     if isinstance(matching, Wrapped):
         return replace(matching, inner=_per_tensor(matching.inner, known))
     if isinstance(matching, Calibrated):
-        counts = tuple(size.numel() for size in known.sizes.values())
-        return CalibratedTensors(lambda_d=matching.lambda_d, lr_d=matching.lr_d, bound=matching.bound, counts=counts)
+        given = {"lambda_d": matching.lambda_d, "lr_d": matching.lr_d, "bound": matching.bound}
+        return CalibratedTensors(**given, counts=tuple(known.counts))
     return matching
 
 

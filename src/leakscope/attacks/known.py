@@ -100,9 +100,14 @@ class Known:
         """The model after local training as the server sees it: w0 minus the visible update."""
         return self.w0 - self.delta
 
+    @property
+    def counts(self) -> list[int]:
+        """How many weights each tensor has."""
+        return [size.numel() for size in self.sizes.values()]
+
     def split(self, vector: Tensor) -> dict[str, Tensor]:
         """(p,) -> named tensors, as views."""
-        pieces = torch.split(vector, [size.numel() for size in self.sizes.values()])
+        pieces = torch.split(vector, self.counts)
         return {name: piece.view(size) for (name, size), piece in zip(self.sizes.items(), pieces, strict=True)}
 
     def join(self, pieces: Iterable[Tensor]) -> Tensor:

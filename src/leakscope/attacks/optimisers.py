@@ -1,6 +1,6 @@
-"""Optimisers by name: each takes the variables and their rates, and reads gradients from `.grad`.
+"""Optimisers by name: each takes the variables, their rates and the lengths of the model's tensors.
 
-Every group remembers its own rate as `rate`; the loop multiplies it with the schedule.
+Gradients come as `.grad`. Every group remembers its own rate as `rate`; the loop multiplies it with the schedule.
 """
 
 from __future__ import annotations
@@ -11,22 +11,31 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from leakscope.attacks.lean import adam_lean
+from leakscope.attacks.lean import Lean
 
-Make = Callable[[Mapping[str, Tensor], Mapping[str, float]], Optimizer]
+Rates = Mapping[str, float]
+Make = Callable[[Mapping[str, Tensor], Rates, list[int]], Optimizer]
 
 
-def adam(v: Mapping[str, Tensor], rates: Mapping[str, float]) -> Optimizer:
+def adam(v: Mapping[str, Tensor], rates: Rates, counts: list[int]) -> Optimizer:  # noqa: ARG001
     """Adam with a group for each variable; fused: one pass, no temporary copies."""
     return torch.optim.Adam(_groups(v, rates), fused=True)
 
 
-def adamw(v: Mapping[str, Tensor], rates: Mapping[str, float]) -> Optimizer:
+def adamw(v: Mapping[str, Tensor], rates: Rates, counts: list[int]) -> Optimizer:  # noqa: ARG001
     """Adam with decoupled weight decay of 0.01."""
     return torch.optim.AdamW(_groups(v, rates), weight_decay=0.01, fused=True)
 
 
-def lbfgs(v: Mapping[str, Tensor], rates: Mapping[str, float]) -> Optimizer:
+def adam_lean(v: Mapping[str, Tensor], rates: Rates, counts: list[int]) -> Optimizer:
+    """Adam with a single second moment per tensor for variables as large as the model."""
+    groups = _groups(v, rates)
+    for group, value in zip(groups, v.values(), strict=True):
+        group["counts"] = counts if value.shape == (sum(counts),) else None
+    return Lean(groups)
+
+
+def lbfgs(v: Mapping[str, Tensor], rates: Rates, counts: list[int]) -> Optimizer:  # noqa: ARG001
     """One quasi-Newton step with a line search per iteration; one rate for all variables, that of the first."""
     first = next(iter(rates.values()))
     groups = [{"params": list(v.values()), "rate": first}]
@@ -35,7 +44,7 @@ def lbfgs(v: Mapping[str, Tensor], rates: Mapping[str, float]) -> Optimizer:
     )
 
 
-def _groups(v: Mapping[str, Tensor], rates: Mapping[str, float]) -> list[dict[str, object]]:
+def _groups(v: Mapping[str, Tensor], rates: Rates) -> list[dict[str, object]]:
     return [{"params": [value], "lr": rates[name], "rate": rates[name]} for name, value in v.items()]
 
 
