@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from leakscope.attacks.changes import Moment
 from leakscope.attacks.drift import Straighten, drift, layer_update, row_space, twins
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.known import Dummy, Known
@@ -18,6 +19,8 @@ from leakscope.observation import observe
 from leakscope.types import ClientBatch, Knowledge, LocalTraining, Normalisation, stream
 from leakscope.victims import build_victim
 from scenes import tiny_client, tiny_observation
+
+MOMENT = Moment(0.5, torch.tensor(0.1))
 
 
 def known_of(client: Client) -> Known:
@@ -78,7 +81,7 @@ def test_a_rough_reconstruction_in_another_order_is_enough_to_straighten():
     rough = x + 0.05 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
     memory: dict[str, torch.Tensor] = {}
     labelled = replace(known, labels=client.batch.labels)
-    assert Straighten(part_twins=0)({"x": rough}, labelled, memory) == {}
+    assert Straighten(part_twins=0)({"x": rough}, labelled, memory, MOMENT) == {}
     assert outside(replace(known, constants=memory), x) < 0.7 * outside(known, x)
 
 
@@ -88,7 +91,7 @@ def test_of_two_dummies_on_one_image_the_second_begins_anew():
     x = torch.randn(6, 1, 12, 12, generator=torch.Generator().manual_seed(0))
     x[4] = x[2] + 0.01
     assert twins(x) == [4]
-    renewed = Straighten()({"x": x}, known, {})["x"]
+    renewed = Straighten()({"x": x}, known, {}, MOMENT)["x"]
     assert [i for i in range(6) if not torch.equal(renewed[i], x[i])] == [4]
     assert twins(renewed) == []
 
@@ -205,7 +208,7 @@ def test_an_image_that_leads_nowhere_stays_as_it_was():
     blank = torch.zeros(6, basis.shape[1], dtype=torch.float64)
     for z in (blank, 1e160 * torch.ones_like(blank)):
         assert bool(fill_pages(z, basis, 0.5, known).isfinite().all())
-        assert bool(Unmix()({"z": z}, known, {})["z"].isfinite().all())
+        assert bool(Unmix()({"z": z}, known, {}, MOMENT)["z"].isfinite().all())
 
 
 def test_photographs_have_no_page():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
@@ -19,6 +20,16 @@ class Adaptation(Protocol):
     def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]: ...
 
 
+@dataclass(frozen=True)
+class Moment:
+    """Where the loop is when a renewal is called."""
+
+    progress: float
+    """The part of the iterations that is done; 1 is the end."""
+    l_sim: Tensor
+    """(): how well the images explained the update in the last iteration, without priors."""
+
+
 class Renewal(Protocol):
     """Changes variables between iterations by other means than the gradient."""
 
@@ -26,5 +37,5 @@ class Renewal(Protocol):
     def at(self) -> tuple[float, ...]:
         """When: parts of the iterations."""
 
-    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor]) -> dict[str, Tensor]:
+    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
         """The variables that change; `memory` is kept from one call to the next, and joins the constants of Known."""

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leakscope.attacks.changes import Adaptation, Renewal
+from leakscope.attacks.changes import Adaptation, Moment, Renewal
 from leakscope.attacks.checkpoints import Checkpoint, checkpoint, unpack
 from leakscope.attacks.compiled import Choice, Evaluator
 from leakscope.attacks.copies import merge
@@ -195,7 +195,7 @@ class Descent:
                 if declared.project is not None:
                     declared.project(self.v[name])
         self.iteration += 1
-        self._renew()
+        self._renew(terms["l_sim"])
         self._relabel()
         return value, terms
 
@@ -227,7 +227,7 @@ class Descent:
     def _due(self, parts: tuple[float, ...]) -> bool:
         return self.iteration in {round(part * self.attack.iterations) for part in parts}
 
-    def _renew(self) -> None:
+    def _renew(self, l_sim: Tensor) -> None:
         """Let the renewal change variables when its time has come; what it remembers counts among what is known.
 
         Entries that changed lose their momentum but not the scale of their steps.
@@ -235,8 +235,9 @@ class Descent:
         renewal = self.attack.renewal
         if renewal is None or not self._due(renewal.at):
             return
+        moment = Moment(self.iteration / self.attack.iterations, l_sim)
         with torch.no_grad():
-            for name, value in renewal(self.v, self.known, self.memory).items():
+            for name, value in renewal(self.v, self.known, self.memory, moment).items():
                 momentum = self.optimiser.state[self.v[name]].get("exp_avg")
                 if momentum is not None:
                     momentum[self.v[name] != value] = 0
@@ -304,7 +305,7 @@ class Descent:
         self.rows.append({**row, **watch.look(row, self.images(), self.labels())})
 
     def _moved(self) -> dict[str, float]:
-        """How far the surrogate variables went: t, |P1 - mid| / |delta|, mean |d - 1|."""
+        """How far the surrogate variables went: t, |P1 - mid| / |delta|, mean |d - 1|; how far a prior is trusted."""
         seen = {}
         if "t" in self.v:
             seen["t"] = float(self.v["t"])
@@ -312,6 +313,8 @@ class Descent:
             seen["p1_distance"] = float(self.v["p1"].norm() / self.known.delta.norm())
         if "d" in self.v:
             seen["d_distance"] = float(self.v["d"].abs().mean())
+        if "trust" in self.memory:
+            seen["prior_trust"] = float(self.memory["trust"])
         return seen
 
     def _plateau(self) -> bool:
@@ -328,5 +331,11 @@ def declare(attack: Attack, known: Known, seed: int) -> dict[str, Variable]:
     declared |= attack.matching.variables(known)
     if known.labels is None:
         noise = torch.randn(known.n, known.classes, generator=start).to(known.w0)
-        declared["y"] = Variable(known.constants.get("start_y", noise), 0.1)
-    return declared
+        declared["y"] = Variable(noise, 0.1)
+    return {name: _from_before(name, one, known) for name, one in declared.items()}
+
+
+def _from_before(name: str, variable: Variable, known: Known) -> Variable:
+    """A variable that another attack has moved already starts from there."""
+    before = known.constants.get(f"start_{name}")
+    return variable if before is None or before.shape != variable.start.shape else replace(variable, start=before)

@@ -64,6 +64,8 @@ class Known:
     training: LocalTraining
     normalisation: Normalisation
     declared_defense: str
+    auxiliary: bool
+    """Whether the attacker may use other images of the same kind."""
     tape: dict[str, Tensor]
     feature_layer: str | None
     """Name of the first fully connected layer in the order of the forward pass."""
@@ -90,6 +92,7 @@ class Known:
             training=observation.training,
             normalisation=observation.normalisation,
             declared_defense=observation.declared_defense,
+            auxiliary=observation.knowledge.auxiliary,
             tape=tape,
             feature_layer=_tap_first_linear(module, observation.victim, tape),
             channels_last=prefers_channels_last(module, observation.victim.shape, device),

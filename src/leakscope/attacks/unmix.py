@@ -16,6 +16,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from leakscope.attacks.changes import Moment
 from leakscope.attacks.known import Known, Variables
 
 SPARSE = 0.3
@@ -32,7 +33,13 @@ class Unmix:
 
     at: tuple[float, ...] = (0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
 
-    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor]) -> dict[str, Tensor]:
+    def __call__(
+        self,
+        v: Variables,
+        known: Known,
+        memory: dict[str, Tensor],
+        moment: Moment,  # noqa: ARG002
+    ) -> dict[str, Tensor]:
         """New coordinates z (N, r); `memory` keeps the columns of C that were found before."""
         basis, z = known.constants["span"].double(), v["z"].double()
         if (page := page_value(z @ basis.T, known)) is not None:

@@ -35,7 +35,10 @@ class StartFrom:
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStart:
-    """Runs another attack first; its images become the constant `start`, labels that it learned `start_y`."""
+    """Runs another attack first; its images become the constant `start`, other variables that both have `start_NAME`.
+
+    How well they explain the update, without priors, becomes `start_l_sim`.
+    """
 
     attack: Attack
     ratio: float
@@ -47,10 +50,17 @@ class WarmStart:
         from leakscope.attacks.engine import Descent  # the engine runs preparations, this one runs the engine
 
         first, seen, notes = self.attack.adapt(known)
-        first = replace(first, iterations=max(1, round(self.ratio * attack.iterations)), history=attack.history)
+        iterations = max(1, round(self.ratio * attack.iterations))
+        first = replace(first, iterations=iterations, history=attack.history, chunk=attack.chunk)
         run = Descent(first, seen, None, seed=seed, state=before.state if before else None)
         done = run.go(Ahead(watch, attack.iterations, lambda: keep(lambda: so_far(run, notes, finished=False))), dict)
-        return so_far(run, notes, finished=done.status != "interrupted")
+        if done.status == "interrupted":
+            return so_far(run, notes, finished=False)
+        handed = ("y", *attack.surrogate.moves, *attack.matching.moves)
+        moved = {f"start_{name}": run.v[name].detach().clone() for name in handed if name in run.v}
+        moved["start_l_sim"] = run.v_like(done.l_sim)
+        found = so_far(run, notes, finished=True)
+        return replace(found, constants={**found.constants, **moved})
 
     def steps(self, iterations: int) -> float:
         return self.ratio * iterations
@@ -58,11 +68,8 @@ class WarmStart:
 
 def so_far(run: Descent, notes: Mapping[str, object], *, finished: bool) -> Prepared:
     """What the first attack has found."""
-    constants = {"start": run.attack.images.decode(run.v, run.known).detach()}
-    if "y" in run.v:
-        constants["start_y"] = run.v["y"].detach().clone()
     return Prepared(
-        constants=constants,
+        constants={"start": run.attack.images.decode(run.v, run.known).detach().clone()},
         iterations=run.iteration,
         seconds=run.seconds,
         rows=tuple(run.rows),
