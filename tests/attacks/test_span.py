@@ -11,9 +11,10 @@ from leakscope.attacks.drift import Straighten, drift, layer_update, row_space, 
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.known import Dummy, Known
 from leakscope.attacks.matching import Masked
+from leakscope.attacks.pages import fill_pages, page_value
 from leakscope.attacks.recipes import nl_sme, span_sme
 from leakscope.attacks.span import FeatureSpan, FollowSpan, SpanImages, sees_raw_image
-from leakscope.attacks.unmix import Mixture, Unmix, fill_pages, page_value
+from leakscope.attacks.unmix import Mixture, Unmix, inside
 from leakscope.client import Client, train
 from leakscope.observation import observe
 from leakscope.types import ClientBatch, Knowledge, LocalTraining, Normalisation, stream
@@ -156,7 +157,8 @@ def test_silent_units_give_the_images_exactly_from_a_rough_start():
     mixed = Mixture.of(known, known.constants["span"].double())
     columns = mixed.harvest(rough, rough.new_zeros(8, 0))
     assert columns.shape == (8, 8)
-    found = mixed.apply(rough, columns)
+    found, rest = mixed.apply(rough, columns)
+    assert rest == []
     assert float((found - truth).norm() / truth.norm()) < 1e-2 < float((rough - truth).norm() / truth.norm())
 
 
@@ -165,7 +167,46 @@ def test_columns_that_were_found_keep_other_images_out():
     mixed = Mixture.of(known, known.constants["span"].double())
     some = mixed.harvest(truth, truth.new_zeros(8, 0))[:, :5]
     rough = truth + 0.2 * truth.std() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(1))
-    assert float((mixed.apply(rough, some) - truth).norm()) < float((rough - truth).norm())
+    assert float((mixed.apply(rough, some)[0] - truth).norm()) < float((rough - truth).norm())
+
+
+def test_images_without_a_column_span_what_the_found_columns_leave():
+    _, known, truth = mixture()
+    mixed = Mixture.of(known, known.constants["span"].double())
+    columns = mixed.harvest(truth, truth.new_zeros(8, 0))
+    known_images, rest = mixed.apply(truth, columns[:, :5])
+    assert len(rest) == 3
+    assert torch.allclose(known_images[rest], truth[rest], atol=1e-2 * float(truth.norm(dim=1).mean()))
+    fresh = mixed.anew(truth, columns[:, :7], torch.Generator().manual_seed(0))
+    assert float((fresh - fresh[:1]).norm()) < 1e-6 * float(fresh.norm())  # one direction and its length are known
+    assert float(torch.cdist(fresh[:1], truth).min() / truth.norm(dim=1).mean()) < 1e-2
+
+
+def test_every_image_lies_on_the_level_that_the_bias_gives():
+    _, known, truth = mixture()
+    mixed = Mixture.of(known, known.constants["span"].double())
+    assert torch.allclose(truth @ mixed.level, torch.ones(8, dtype=torch.float64), atol=1e-3)
+
+
+def test_a_column_of_two_images_is_parted_by_one_of_them():
+    _, known, truth = mixture()
+    mixed = Mixture.of(known, known.constants["span"].double())
+    columns = mixed.harvest(truth, truth.new_zeros(8, 0))
+    both = columns[:, 0] - 0.7 * columns[:, 1]
+    parted = mixed._apart([columns[:, 1], both / both.norm()])
+    overlap = (torch.stack(parted) @ columns[:, :2]).abs()
+    assert bool((overlap.amax(0) > 0.999).all())
+
+
+def test_an_image_that_leaves_the_box_is_taken_back():
+    client, known, _ = mixture()
+    x = client.batch.normalisation.apply(client.batch.images).flatten(1)
+    before = x @ known.constants["span"]
+    after = 1.01 * before
+    after[3] = 4 * before[3]
+    kept = inside(after, before, known)
+    assert torch.equal(kept[3], before[3])
+    assert torch.equal(kept[:3], after[:3])
 
 
 def pages(n: int = 6) -> Client:

@@ -18,13 +18,16 @@ from torch import Tensor
 
 from leakscope.attacks.changes import Moment
 from leakscope.attacks.known import Known, Variables
+from leakscope.attacks.pages import fill_pages, page_value, solve
 
 SPARSE = 0.3
 """Share of zeros from which on a direction counts as one image's column of C; mixtures of two have about a quarter."""
-ROUNDS = 4
+ROUNDS = 8
 """How often columns are searched in a row, at most."""
-PAGE = 0.5
-"""Share of pixels near white or black from which on images are taken to stand on a page."""
+FRESH = 20
+"""Random starts where no image leads to another column."""
+BEYOND = 0.02
+"""How far out of the box, as a part of it and root mean square, an image may always be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,19 +44,29 @@ class Unmix:
         moment: Moment,  # noqa: ARG002
     ) -> dict[str, Tensor]:
         """New coordinates z (N, r); `memory` keeps the columns of C that were found before."""
-        basis, z = known.constants["span"].double(), v["z"].double()
-        if (page := page_value(z @ basis.T, known)) is not None:
-            z = fill_pages(z, basis, page, known)
-        mixture = Mixture.of(known, basis)
-        columns = memory.get("columns", z.new_zeros(z.shape[1], 0))
+        basis, before = known.constants["span"].double(), v["z"].double()
+        page, mixture = page_value(before @ basis.T, known), Mixture.of(known, basis)
+        columns = memory.get("columns", before.new_zeros(before.shape[1], 0))
+        generator = torch.Generator().manual_seed(columns.shape[1])
+
+        def filled(images: Tensor) -> Tensor:
+            return images if page is None else fill_pages(images, basis, page, known)
+
         for _ in range(ROUNDS):  # columns that were found clean the images from which the next ones are searched
-            before = columns.shape[1]
-            columns = mixture.harvest(z, columns)
-            z = mixture.apply(z, columns)
-            if columns.shape[1] == before:
+            z, rest = mixture.apply(before, columns)
+            if not rest:
                 break
+            z[rest] = filled(z[rest])
+            found = mixture.harvest(z[rest], columns)
+            if found.shape[1] <= columns.shape[1]:
+                found = mixture.harvest(filled(mixture.anew(z, columns, generator)), columns)
+            if found.shape[1] <= columns.shape[1]:
+                break
+            columns = found
         memory["columns"] = columns
-        return {"z": z.to(v["z"])}
+        if columns.shape[1] == len(mixture.sizes):
+            z, _ = mixture.apply(before, columns)
+        return {"z": inside(z, before, known).to(v["z"])}
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,8 @@ class Mixture:
     """(W, b) of the layer before and after local training."""
     bias: Tensor
     """Update of the bias (m,) = C 1, which fixes the scale of every column."""
+    level: Tensor
+    """beta (r,) with Z beta = 1, from M beta = C 1: where every image lies in the span; zero where there is no bias."""
 
     @classmethod
     def of(cls, known: Known, basis: Tensor) -> Mixture:
@@ -81,51 +96,92 @@ class Mixture:
 
         dW, db = layer(known.delta)
         left, sizes, right = torch.linalg.svd(dW @ basis, full_matrices=False)
-        return cls(left, sizes, right, basis, (layer(known.w0), layer(known.wT)), db)
+        level = right.T @ ((left.T @ db) / sizes)
+        return cls(left, sizes, right, basis, (layer(known.w0), layer(known.wT)), db, level)
 
-    def harvest(self, z: Tensor, before: Tensor) -> Tensor:
-        """Columns p (r, found) that are as sparse as an image's column of C, searched from the images z (N, r)."""
+    def harvest(self, images: Tensor, before: Tensor) -> Tensor:
+        """Columns p (r, found) as sparse as an image's column of C, searched from images (k, r)."""
         found: list[Tensor] = list(before.T)
-        starts = (self.sizes[:, None] * (self.right @ torch.linalg.pinv(z))).T
-        for drive, start in zip(self._drive(z), starts, strict=True):
-            if len(found) < len(self.sizes) and not _among(start / start.norm(), found):
-                found += self._search(drive, start, found)
+        for z, drive in zip(images, self._drive(images), strict=True):
+            found += self._search(drive, z, found)
         if not found:
             return before
-        shares = [self._zeros(p) for p in found]
-        usual = sorted(shares)[len(shares) // 2]
-        kept = [p for p, share in zip(found, shares, strict=True) if share > 0.85 * usual]
-        return torch.stack(kept[: len(self.sizes)], dim=1)
+        found = self._apart(found)
+        shares = torch.tensor([self._zeros(p) for p in found])
+        usual = float(shares.median())
+        least = usual - 3 * (usual * (1 - usual) / len(self.left)) ** 0.5
+        order = shares.argsort(descending=True)[: len(self.sizes)]
+        return torch.stack([found[k] for k in order.tolist() if float(shares[k]) > least], dim=1)
 
-    def _search(self, drive: Tensor, start: Tensor, found: list[Tensor]) -> list[Tensor]:
-        """A new column near `start` (r,), or none: the units with the lowest `drive` (m,) are taken to be silent."""
+    def _search(self, drive: Tensor, z: Tensor, found: list[Tensor]) -> list[Tensor]:
+        """A new column of an image near z (r,), or none: units with the lowest `drive` (m,) are taken for silent."""
+        start = self.sizes * (self.right @ z)
         for share in (0.1, 0.2, 0.3):
-            quiet = (drive < drive.quantile(share)).double().clamp_min(1e-3)
+            quiet = (drive < drive.quantile(share)).double().clamp_min(1e-6)
             p = self._sparsest(start, quiet)
             if self._zeros(p) > SPARSE and not _among(p, found):
                 return [p]
         return []
 
-    def apply(self, z: Tensor, columns: Tensor) -> Tensor:
-        """Coordinates that agree with the columns found: exact ones where all r are there.
+    def _apart(self, found: list[Tensor]) -> list[Tensor]:
+        """Columns of two images that excite nearly the same units, c_i - a c_j, parted by a column c_j that was found.
 
-        Z Q = 1 for Q = W S^-1 P up to scales: each image has a component along its own column of Q and no other.
+        Where c_i is zero and c_j is not, the ratio of the two is the same number a.
+        """
+        parted: list[Tensor] = []
+        for k, p in enumerate(found):
+            share = self._zeros(p)
+            for q in (*parted, *found[k + 1 :]):
+                candidate = p - _commonest(self._column(p), self._column(q)) * q
+                candidate = candidate / candidate.norm()
+                if self._zeros(candidate) > share + 5 / len(self.left):
+                    p, share = candidate, self._zeros(candidate)
+            if not _among(p, parted):
+                parted.append(p)
+        return parted
+
+    def apply(self, z: Tensor, columns: Tensor) -> tuple[Tensor, list[int]]:
+        """Coordinates (N, r) that agree with the columns found, exact where all r are there; images without a column.
+
+        Z Q = 1 for Q = W S^-1 P up to scales: each image has a component along its own column of Q and no other. The
+        images whose column is missing span the rows of what the found columns leave of M.
         """
         if columns.shape[1] == 0:
-            return z
+            return self._levelled(z, self.level), list(range(len(z)))
         dual = self.right.T @ (columns / self.sizes[:, None])
         if columns.shape[1] == len(self.sizes) and bool(self.bias.any()):
-            mixed = self.left @ columns
-            scale = torch.linalg.lstsq(mixed, self.bias[:, None]).solution[:, 0]
+            scale = torch.linalg.lstsq(self.left @ columns, self.bias[:, None]).solution[:, 0]
             exact = torch.linalg.inv_ex(dual * scale).inverse
             if bool(exact.isfinite().all()):
-                return _in_order_of(z, exact)
+                return _in_order_of(z, exact), []
         along = z @ dual
-        owners = linear_sum_assignment(-(along.abs() / along.norm(dim=0)).T.cpu().numpy())[1]
+        owners = linear_sum_assignment(-(along.abs() / along.norm(dim=0)).T.cpu().numpy())[1].tolist()
         strange = along.clone()
         strange[owners, range(len(owners))] = 0
-        cleaned: Tensor = z - strange @ torch.linalg.pinv(dual)
-        return cleaned
+        cleaned = z - strange @ torch.linalg.pinv(dual)
+        rest = sorted(set(range(len(z))) - set(owners))
+        left_over = self._left_over(columns)
+        cleaned[rest] = self._levelled(cleaned[rest] @ left_over, left_over @ self.level)
+        return cleaned, rest
+
+    def _levelled(self, z: Tensor, way: Tensor) -> Tensor:
+        """z (N, r) moved along `way` (r,) until z beta = 1."""
+        size = way @ self.level
+        return z if float(size) <= 0 else z + torch.outer((1 - z @ self.level) / size, way)
+
+    def anew(self, z: Tensor, columns: Tensor, generator: torch.Generator) -> Tensor:
+        """Random images (FRESH, r) in the span of those whose column is missing, of the size of the others."""
+        left_over = self._left_over(columns)
+        random = torch.randn(FRESH, z.shape[1], generator=generator, dtype=z.dtype).to(z) @ left_over
+        random = random / random.norm(dim=1, keepdim=True) * z.norm(dim=1).mean()
+        return self._levelled(random, left_over @ self.level)
+
+    def _left_over(self, columns: Tensor) -> Tensor:
+        """(r, r): the projection on the rows of (1 - P P^+) S W^T, which the images without a column span."""
+        kept = torch.eye(len(columns)).to(columns) - columns @ torch.linalg.pinv(columns)
+        rows = torch.linalg.svd(kept @ (self.sizes[:, None] * self.right))[2][: len(columns) - columns.shape[1]]
+        projection: Tensor = rows.T @ rows
+        return projection
 
     def _drive(self, z: Tensor) -> Tensor:
         """(N, m): the larger pre-activation before and after training; very negative means never excited."""
@@ -135,12 +191,19 @@ class Mixture:
 
     def _sparsest(self, p: Tensor, weights: Tensor, *, rounds: int = 60) -> Tensor:
         """Iteratively reweighted least squares for min |U p|_0 near p, |p| = 1, with fading smoothing."""
-        p, smooth = p / p.norm(), 0.3
+        p, smooth = self._faintest(p, weights, rounds=5), 0.3
         for _ in range(rounds):
-            moved = _solve(self.left.T @ (weights[:, None] * self.left), p)
-            p = moved / moved.norm()
+            p = self._faintest(p, weights)
             weights = 1 / (self._column(p).square() + smooth**2)
             smooth = max(0.8 * smooth, 1e-4)
+        return p
+
+    def _faintest(self, p: Tensor, weights: Tensor, *, rounds: int = 1) -> Tensor:
+        """Inverse iteration for the unit vector p with the least sum of weights (U p)^2."""
+        system = self.left.T @ (weights[:, None] * self.left)
+        for _ in range(rounds):
+            p = solve(system, p)
+            p = p / p.norm()
         return p
 
     def _column(self, p: Tensor) -> Tensor:
@@ -152,68 +215,25 @@ class Mixture:
         return float((self._column(p).abs() < 0.01).double().mean())
 
 
-def page_value(x: Tensor, known: Known) -> float | None:
-    """The normalised value of the page, where most pixels (N, D) are near white or near black."""
-    low, high = (float(edge.mean()) for edge in known.normalisation.box(x))
-    for edge in (high, low):
-        if float(((x - edge).abs() < 0.1 * (high - low)).double().mean()) > PAGE:
-            return edge
-    return None
+def _commonest(one: Tensor, other: Tensor) -> Tensor:
+    """The ratio one / other (m,) that occurs most often, to 1 %."""
+    there = other.abs() > 0.05
+    ratios = (one[there] / other[there]).sort().values
+    last = torch.searchsorted(ratios, ratios + 0.01, right=True)
+    k = int((last - torch.arange(len(ratios), device=ratios.device)).argmax())
+    return ratios[k : int(last[k])].median()
 
 
-def fill_pages(z: Tensor, basis: Tensor, page: float, known: Known) -> Tensor:
-    """Move every image (coordinates z) to the nearest one in the span with the most pixels exactly on the page.
+def inside(z: Tensor, before: Tensor, known: Known) -> Tensor:
+    """z (N, r), but the images `before` where the new ones leave the box of pixel values further."""
 
-    An image that arrives where another one already is stays where it was.
-    """
-    low, high = (float(edge.mean()) for edge in known.normalisation.box(basis))
-    filled: list[Tensor] = []
-    for start in z:
-        end = start
-        for _ in range(3):
-            end = _fill_page(end, basis, page, high - low)
-        twin = any(_same(basis @ end - page, basis @ other - page) for other in filled)
-        filled.append(start if twin else end)
-    return torch.stack(filled)
+    def beyond(z: Tensor) -> Tensor:
+        x = (z @ known.constants["span"].to(z).T).view(-1, *known.shape)
+        low, high = known.normalisation.box(x)
+        return ((torch.relu(low - x) + torch.relu(x - high)) / (high - low)).square().flatten(1).mean(1)
 
-
-def _fill_page(z: Tensor, basis: Tensor, page: float, contrast: float) -> Tensor:
-    """Reweighted least squares for a sparse V z - page that keeps the ink it has, then a fit to the page alone.
-
-    Without a fixed amount of ink the sparsest answer would be the empty page.
-    """
-    before, start = z, basis @ z - page
-    ink = torch.where(start.abs() > 0.15 * contrast, start, 0 * start)
-    if not bool(ink.any()):
-        return z
-    held, amount, smooth = basis.T @ ink, ink @ (start + page), 0.05 * contrast
-    for _ in range(60):
-        weights = 1 / ((basis @ z - page).square() + smooth**2)
-        system = basis.T @ (weights[:, None] * basis)
-        both = _solve(system, torch.stack([basis.T @ (weights * page), held], dim=1))
-        z = both[:, 0] + (amount - held @ both[:, 0]) / (held @ both[:, 1]) * both[:, 1]
-        smooth = max(0.85 * smooth, 1e-3 * contrast)
-    if not bool(z.isfinite().all()):
-        return before
-    for tolerance in (0.1, 0.05, 0.02, 0.01, 0.005):
-        blank = (basis @ z - page).abs() < tolerance * contrast
-        if int(blank.sum()) < 3 * len(z):
-            break
-        fitted = torch.linalg.lstsq(basis[blank], basis.new_full((int(blank.sum()), 1), page)).solution[:, 0]
-        if (basis @ fitted - page).norm() < 0.5 * (basis @ z - page).norm():
-            break
-        z = fitted
-    return z
-
-
-def _solve(system: Tensor, right: Tensor) -> Tensor:
-    """system^-1 right, not finite where the system is singular: a start that leads nowhere is left, not an error."""
-    solution: Tensor = torch.linalg.solve_ex(system, right).result
-    return solution
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return float(torch.nn.functional.cosine_similarity(one, other, dim=0)) > 0.99
+    allowed = beyond(before).clamp_min(BEYOND**2)
+    return torch.where((beyond(z) <= allowed)[:, None], z, before)
 
 
 def _among(p: Tensor, found: list[Tensor]) -> bool:
@@ -222,8 +242,8 @@ def _among(p: Tensor, found: list[Tensor]) -> bool:
 
 
 def _in_order_of(z: Tensor, found: Tensor) -> Tensor:
-    """z (N, r) with the nearest rows replaced by those of `found` (r, r): each dummy image keeps its label."""
+    """The rows of `found` (r, r) nearest to those of z (N, r), each at least once: an image may be there twice."""
     rows, columns = linear_sum_assignment(torch.cdist(z, found).cpu().numpy())
-    ordered = z.clone()
-    ordered[rows] = found[columns]
-    return ordered
+    nearest = found[torch.cdist(z, found).argmin(1)]
+    nearest[rows] = found[columns]
+    return nearest
