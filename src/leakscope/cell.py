@@ -26,6 +26,7 @@ from leakscope.local_client import LocalClient
 from leakscope.memory import peak_memory_mb, reset_peak_memory
 from leakscope.metrics import score
 from leakscope.metrics.l_sim_fl import l_sim_fl
+from leakscope.prior.folder import refuse_overlap, require_same
 from leakscope.simulate import Scene, Truth, stage
 from leakscope.types import LabelKnowledge, LocalTraining, Reconstruction, Scores
 from leakscope.utility import accuracy_after
@@ -57,6 +58,9 @@ class Cell(BaseModel):
     labels: LabelKnowledge = "known"
     matching: str = "auto"
     auxiliary: bool = False
+    prior: str | None = None
+    """Folder of a diffusion prior; it counts by its content, `prior_fingerprint`."""
+    prior_fingerprint: str | None = None
     w0: str = "fresh"
     iterations: int = 1000
     history: int = 50
@@ -90,7 +94,7 @@ class Cell(BaseModel):
 
         Defaults are left out, so that an option that is added later does not change the keys of old results.
         """
-        places = {"update_file", "truth_file", "more_updates", "own"}
+        places = {"update_file", "truth_file", "more_updates", "own", "prior"}
         facts = self.model_dump(exclude=places, exclude_defaults=True)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -130,6 +134,8 @@ def run_cell(
 ) -> Outcome:
     """Simulate, defend, observe, attack, score. `own`: the client itself, where it cannot be found by its name."""
     scene = stage(cell, data_root=data_root, own=own)
+    if cell.prior is not None:
+        _check_prior(cell, Path(cell.prior), scene.truth)
     attack = compose(cell)
     reset_peak_memory(cell.device)
     found = attack(scene.observation, seed=cell.seed, device=cell.device, watch=watching(scene.truth), resume=resume)
@@ -141,9 +147,17 @@ def run_cell(
     return Outcome(record, _pictures(scene.truth, found, scores))
 
 
+def _check_prior(cell: Cell, folder: Path, truth: Truth | None) -> None:
+    """The prior that was planned with, and one that has not seen the client's images."""
+    require_same(folder, str(cell.prior_fingerprint))
+    if truth is not None:
+        refuse_overlap(folder, truth.batch)
+
+
 def compose(cell: Cell) -> Attack:
     """The attack of a cell with its run-wide options."""
-    attack = build_attack(cell.attack, cell.settings, matching=cell.matching)
+    prior = {} if cell.prior is None else {"prior": cell.prior}
+    attack = build_attack(cell.attack, {**cell.settings, **prior}, matching=cell.matching)
     adaptations = (*attack.adaptations, Fit(memory=cell.memory))
     if cell.budget is not None:
         adaptations = (*adaptations, Budget(seconds=cell.budget / (1 + len(cell.more_updates))))

@@ -15,6 +15,7 @@ from leakscope import data
 from leakscope.attacks import ATTACKS, MATCHINGS, read_settings
 from leakscope.attacks.budget import parse_duration
 from leakscope.attacks.compiled import Choice
+from leakscope.attacks.diffusion.granting import without_a_prior
 from leakscope.attacks.fitting import Memory
 from leakscope.attacks.schedules import SCHEDULES, usual_iterations
 from leakscope.cell import Cell
@@ -22,6 +23,7 @@ from leakscope.defenses import parse_defense
 from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.fusion import parse_fusion
 from leakscope.local_client import LocalClient, load_client
+from leakscope.prior.folder import check_prior, diffusers, find_prior, fingerprint
 from leakscope.simulate import make_client
 from leakscope.types import LabelKnowledge, LocalTraining
 
@@ -61,6 +63,8 @@ class Request:
     writer: str | None = None
     fuse: str | None = None
     labels: str = "known"
+    prior: str | None = None
+    """Folder of a diffusion prior, or the name of one on the Hugging Face hub, for the attacks that use one."""
     matching: str = "auto"
     w0: str = "fresh"
     iterations: int | None = None
@@ -123,6 +127,7 @@ class Request:
     def grid(self, dataset: str, fingerprint: str) -> list[Cell]:
         """The cells of a data set that need not be there."""
         chosen = split_settings(self.settings, self.attacks)
+        granted = {attack: self.granted(attack) for attack in self.attacks}
         return [
             Cell(
                 dataset=dataset,
@@ -144,6 +149,7 @@ class Request:
                 fuse=str(parse_fusion(self.fuse)) if self.fuse else None,
                 labels=cast(Any, self.labels),
                 matching=self.matching,
+                **granted[attack],
                 w0=self.w0,
                 iterations=self.iterations or usual_iterations(ATTACKS[attack].recipe(), self.schedule),
                 history=self.history,
@@ -162,8 +168,28 @@ class Request:
             for attack in self.attacks
         ]
 
+    def granted(self, attack: str) -> dict[str, Any]:
+        """The fields of a cell for an attacker who has other images, where the attack uses them."""
+        if not ATTACKS[attack].auxiliary:
+            return {}
+        if self.prior is None:
+            return {"auxiliary": True}
+        folder = find_prior(self.prior)
+        return {"auxiliary": True, "prior": str(folder), "prior_fingerprint": fingerprint(folder)}
+
+    def _prior_problems(self) -> Iterable[Problem]:
+        using = [name for name in self.attacks if name in ATTACKS and ATTACKS[name].auxiliary]
+        if self.prior is None:
+            yield from map(without_a_prior, using)
+        elif not using:
+            yield Problem("--prior without an attack that uses one", fix="add --attack dggi, or drop the option")
+        else:
+            yield from _gather(lambda: check_prior(find_prior(str(self.prior))))[1]
+            yield from _gather(diffusers)[1]
+
     def problems(self) -> Iterable[Problem]:
         yield from (unknown("attack", name, ATTACKS) for name in self.attacks if name not in ATTACKS)
+        yield from self._prior_problems()
         choices = (
             ("--labels", self.labels, get_args(LabelKnowledge)),
             ("--matching", self.matching, MATCHINGS),
@@ -223,6 +249,8 @@ def split_settings(texts: Sequence[str], attacks: Sequence[str]) -> dict[str, di
         attack, dot, parameter = target.rpartition(".")
         if not (equals and dot and attack and parameter and value):
             problems.append(Problem(f"--set {text!r} is not attack.parameter=value", fix="--set nl-sme.lambda_p=0.01"))
+        elif parameter == "prior":
+            problems.append(Problem(f"--set {text!r}: a prior is an option of its own", fix=f"--prior {value}"))
         elif attack not in chosen:
             problems.append(
                 Problem(

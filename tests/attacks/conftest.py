@@ -1,5 +1,7 @@
 """The scene of most attack tests."""
 
+from pathlib import Path
+
 import pytest
 
 from leakscope.client import Client
@@ -15,3 +17,12 @@ def client() -> Client:
 @pytest.fixture
 def observation(client: Client) -> Observation:
     return tiny_observation(client)
+
+
+@pytest.fixture(scope="session")
+def prior(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny diffusion prior for the small clients' images."""
+    pytest.importorskip("diffusers", reason="priors need diffusers (extra `diffusion`)")
+    from priors import tiny_prior
+
+    return tiny_prior(tmp_path_factory.mktemp("priors") / "tiny")

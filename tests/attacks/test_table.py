@@ -26,7 +26,7 @@ TINY: dict[str, dict[str, object]] = {
     "gi-nas": {"width": 16, "candidates": 2},
     "unrolled": {"count": 2},
 }
-BASELINES = ("dlg", "ig-official", "fedleak", "fedleak-pixel", "gi-nas", "unrolled")
+BASELINES = ("dlg", "ig-official", "fedleak", "fedleak-pixel", "gi-nas", "dggi", "unrolled")
 CASES = [
     (attack, defense, model)
     for attack in ATTACKS
@@ -38,22 +38,25 @@ CASES = [
 
 
 @pytest.mark.parametrize(("attack", "defense", "model"), CASES)
-def test_every_attack_runs_on_every_model_behind_every_defense(attack, defense, model):
+def test_every_attack_runs_on_every_model_behind_every_defense(attack, defense, model, request):
     if defense == "dpsgd":
         pytest.importorskip("opacus", reason="DP-SGD needs opacus (extra `dp`)")
         if model in TRAINS_WITH_BATCH_NORM:
             pytest.skip("DP-SGD refuses batch norm, which has a test of its own")
     client = small_client(model=model, n=3, epochs=1)
+    auxiliary = ATTACKS[attack].auxiliary
+    prior = {"prior": str(request.getfixturevalue("prior"))} if auxiliary else {}
     update = parse_defense(STRENGTHS.get(defense, defense)).train(client, client.victim.weights(), seed=0)
     seen = observe(
         update,
         client.victim,
-        knowledge=Knowledge(),
+        knowledge=Knowledge(auxiliary=auxiliary),
         normalisation=client.batch.normalisation,
         labels=client.batch.labels,
     )
     iterations = 1 if attack in BASELINES else 3
-    composed = replace(build_attack(attack, TINY.get(attack, {}), matching="auto"), iterations=iterations, history=3)
+    settings = {**TINY.get(attack, {}), **prior}
+    composed = replace(build_attack(attack, settings, matching="auto"), iterations=iterations, history=3)
     first = composed(seen)
     assert first.images.shape == client.batch.images.shape
     assert bool(first.images.isfinite().all())

@@ -23,6 +23,8 @@ class AttackInfo:
     needs: str
     cost: str
     """Per iteration, relative to SME."""
+    auxiliary: bool = False
+    """Whether it uses a prior made of other images: `--prior`."""
 
 
 _USUAL = "w0, update, model, loss, N, labels or their counts"
@@ -44,6 +46,13 @@ ATTACKS: dict[str, AttackInfo] = {
     "fedleak-pixel": AttackInfo(baselines.fedleak_pixel, "Fan et al., on pixels", _SCALE, "2x"),
     "gi-nas": AttackInfo(
         baselines.gi_nas, "Yu et al., IEEE TIFS 2025", _USUAL, "1x and its generator: 5x at 32 channels, after a search"
+    ),
+    "dggi": AttackInfo(
+        baselines.dggi,
+        "after Wu et al., Information Fusion 2025",
+        f"{_USUAL}; a diffusion prior of such images (--prior)",
+        "1x and 50 passes through the prior",
+        auxiliary=True,
     ),
     "unrolled": AttackInfo(
         baselines.unrolled,

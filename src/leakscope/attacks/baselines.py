@@ -1,4 +1,4 @@
-"""The methods to compare with: classics, untrained generators, the simulation attack. See docs/baselines.md."""
+"""The methods to compare with: classics, generators, diffusion, the simulation attack. See docs/baselines.md."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal
 
 from leakscope.attacks.changes import Adaptation
 from leakscope.attacks.copies import EpochCopies, OrderInvariance
+from leakscope.attacks.diffusion.granting import GoOnFromItself, Mode, UsePrior
 from leakscope.attacks.direction import Direction, Gradient, GradientRegularisation, Signed
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.generators.base import WidthByDevice
@@ -18,6 +19,7 @@ from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Cosine
 from leakscope.attacks.partial import PartialTopR, SquaredError
 from leakscope.attacks.priors import TotalVariation
+from leakscope.attacks.recipes import nl_sme, sme
 from leakscope.attacks.surrogate import Linear, Start, Surrogate
 from leakscope.attacks.transformers import SmallSteps
 from leakscope.attacks.unrolled import Trainable, Unrolled
@@ -194,3 +196,34 @@ def unrolled(
         adaptations=(Trainable(), SmallSteps(), *first),
         schedule=schedule,
     )
+
+
+def dggi(
+    *,
+    prior: str | None = None,
+    mode: Mode = "interleaved",
+    state: Literal["sme", "nl-sme"] = "sme",
+    steps: int | None = None,
+    noise: int = 400,
+    kappa: float = 0.3,
+    weight: float = 1e-2,
+    zeta: float = 0.1,
+    slack: float = 0.0,
+    share: float = 0.4,
+    lr: float = 1.0,
+    rate: float = 0.1,
+    tv: float = 0.01,
+    schedule: str = "cosine",
+) -> Attack:
+    """DGGI-style (after Wu et al. 2025): SME or NL-SME held to a diffusion prior, by denoising, guidance or a penalty.
+
+    The first `share` of the iterations are SME's own; then the prior is asked `steps` times, with noise that falls from
+    time `noise`, and followed as long as L_sim stays below (1 + slack) times that of the start, which is kept
+    otherwise. `kappa` is the blend of `interleaved`, `weight` that of `score`, `zeta` the rate of `dps`.
+    """
+    base = {"sme": sme, "nl-sme": nl_sme}[state](lr=lr, tv=tv)
+    first: tuple[Adaptation, ...] = (
+        (GoOnFromItself(name=base.name, share=share, rate=rate, schedule=schedule),) if share > 0 else ()
+    )
+    use = UsePrior(prior=prior, mode=mode, steps=steps, noise=noise, slack=slack, kappa=kappa, weight=weight, zeta=zeta)
+    return replace(base, name="dggi", adaptations=(*base.adaptations, *first, use))

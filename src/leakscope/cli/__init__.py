@@ -17,6 +17,7 @@ from leakscope.cli.display import console
 from leakscope.cli.doctor import doctor
 from leakscope.cli.gate import gate
 from leakscope.cli.lists import list_
+from leakscope.cli.prior import prior
 from leakscope.cli.recorded import attack, simulate
 from leakscope.cli.report import figure, report, serve
 from leakscope.cli.reproduce import reproduce
@@ -35,6 +36,7 @@ for verb in (audit, simulate, attack, compare, reproduce, report, figure, serve,
 app.command("list")(list_)
 app.command("tune")(tune_)
 app.add_typer(data, name="data")
+app.add_typer(prior, name="prior")
 
 
 def main() -> None:

@@ -45,6 +45,9 @@ Attacks = Annotated[
 ]
 Settings = Annotated[list[str] | None, _option("--set", help="a part of an attack: nl-sme.lambda_p=0.01", panel=ATTACK)]
 Labels = Annotated[str, _option("--labels", help="known | counts | recovered | none", panel=ATTACK)]
+Prior = Annotated[
+    str | None, _option("--prior", help="folder of a diffusion prior (`leakscope prior train`), for dggi", panel=ATTACK)
+]
 Matching = Annotated[str, _option("--matching", help="auto | global | mask | layerwise | adaptive", panel=ATTACK)]
 Iterations = Annotated[int | None, _option("--iterations", help="steps of the attack [its own]", panel=ATTACK)]
 History = Annotated[int, _option("--history", help="a history row every so many iterations", panel=ATTACK)]
@@ -95,6 +98,7 @@ ATTACK_OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "attacks": (Attacks, None),
     "settings": (Settings, None),
     "labels": (Labels, "known"),
+    "prior": (Prior, None),
     "matching": (Matching, "auto"),
     "iterations": (Iterations, None),
     "history": (History, 50),

@@ -175,6 +175,7 @@ def _recorded_cell(
         seed=request.seed,
         labels=cast(Any, request.labels),
         matching=request.matching,
+        **request.granted(name),
         w0="recorded",
         iterations=request.iterations or usual_iterations(ATTACKS[name].recipe(), request.schedule),
         history=request.history,

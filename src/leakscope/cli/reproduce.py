@@ -30,12 +30,15 @@ def reproduce(
     name: Annotated[str, typer.Argument(metavar="NAME", help="table1 ... table12, figure1 ... figure7, theorem1, all")],
     quick: Annotated[bool, typer.Option("--quick", help="a scaled-down grid, to see that everything runs")] = False,
     clients: Annotated[int | None, typer.Option("--clients", help="clients per entry [5, quick 1]")] = None,
+    prior: Annotated[
+        Path | None, typer.Option("--prior", help="folder of diffusion priors, one for each data set: PRIOR/femnist")
+    ] = None,
     results: Annotated[Path, typer.Option("--results", help="finished cells to take over")] = Path("results"),
 ) -> None:
     """Reproduce a table or figure of the paper, or all: started again it goes on."""
     _check(name, clients)
     execute = choose_executor(given["executor"], workers=given["workers"], ray_address=given["ray_address"])
-    places = Places(given["data_root"], given["weights"])
+    places = Places(given["data_root"], given["weights"], priors=prior)
     job = lay_out(name, quick=quick, clients=clients, places=places, device=given["device"])
     out = given["out"] or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     command = shlex.join(["leakscope", *sys.argv[1:]])

@@ -24,7 +24,11 @@ CLIENTS = 5
 """The paper's number of trials."""
 QUICK = "quick: a scaled-down grid on one client, to see that everything runs; its numbers say nothing of the attacks"
 
-QUICK_SETTINGS = {"fedleak": ("fedleak.width=8",), "gi-nas": ("gi-nas.width=8", "gi-nas.candidates=2")}
+QUICK_SETTINGS = {
+    "fedleak": ("fedleak.width=8",),
+    "gi-nas": ("gi-nas.width=8", "gi-nas.candidates=2"),
+    "dggi": ("dggi.steps=2",),
+}
 """Narrow generators and a short search for `--quick`."""
 
 
@@ -64,6 +68,8 @@ def entries(
             notes += _cuts(target, attack)
             if quick:
                 options = scaled(options) | {"settings": (*options["settings"], *QUICK_SETTINGS.get(str(attack), ()))}
+            if attack is not None and attack in ATTACKS and ATTACKS[attack].auxiliary:
+                options["prior"] = places.prior_of(options["dataset"])
             requests = tuple(
                 Request(**options, **who, data_root=places.data_root, weights=places.weights)
                 for who in clients_of(options["dataset"], clients)

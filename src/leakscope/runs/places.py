@@ -15,3 +15,10 @@ class Places:
     data_root: Path | None = None
     weights: Path | None = None
     own: LocalClient | None = None
+    priors: Path | None = None
+    """A folder with a diffusion prior for each data set, under the data set's name."""
+
+    def prior_of(self, dataset: str) -> str | None:
+        """The prior for a data set, where there is one."""
+        folder = None if self.priors is None else self.priors / dataset
+        return str(folder) if folder is not None and folder.is_dir() else None

@@ -26,7 +26,6 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from leakscope.attacks import ATTACKS
 from leakscope.audit import DEFAULT_ATTACK
 from leakscope.data import DATASETS
 from leakscope.errors import InputError, Problem
@@ -36,7 +35,7 @@ from leakscope.report.reading import check_key, read_run
 from leakscope.web.compare import pair, worst_strip
 from leakscope.web.feed import Feeds, FullError, Source
 from leakscope.web.folder import RunsFolder
-from leakscope.web.form import CHOICES, DEFAULTS, NUMBERS, SUGGESTED_DEFENSES, read_form
+from leakscope.web.form import CHOICES, DEFAULTS, NUMBERS, SUGGESTED_DEFENSES, offered_attacks, read_form
 from leakscope.web.guard import Guard
 from leakscope.web.jobs import COMMAND, Jobs
 from leakscope.web.progress import HEAD, Progress
@@ -203,7 +202,7 @@ class Dashboard:
             fields=fields,
             problems=problems,
             suggested_name=time.strftime("audit-%Y%m%d-%H%M%S"),
-            attacks=ATTACKS,
+            attacks=offered_attacks(),
             default_attack=DEFAULT_ATTACK,
             datasets=DATASETS,
             defenses=SUGGESTED_DEFENSES,

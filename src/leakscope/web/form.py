@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
-from leakscope.attacks import ATTACKS
+from leakscope.attacks import ATTACKS, AttackInfo
 from leakscope.audit import DEFAULT_ATTACK, Request
 from leakscope.data import DATASETS
 from leakscope.defenses import DEFENSES
@@ -129,6 +129,11 @@ class Form:
         return {**single, "attack": list(self.attacks), "defense": list(self.defenses), **numbers}
 
 
+def offered_attacks() -> dict[str, AttackInfo]:
+    """Those that need no file of this machine, which a browser must not name."""
+    return {name: info for name, info in ATTACKS.items() if not info.auxiliary}
+
+
 def read_form(fields: Mapping[str, Sequence[str]]) -> Form:
     """A Form from what a browser sent; every problem at once."""
     problems: list[Problem] = []
@@ -154,7 +159,8 @@ def read_form(fields: Mapping[str, Sequence[str]]) -> Form:
 
 
 def _problems_of_parts(attacks: Sequence[str], defenses: Sequence[str]) -> list[Problem]:
-    found = [unknown("attack", name[:40], ATTACKS) for name in attacks if name not in ATTACKS]
+    offered = offered_attacks()
+    found = [unknown("attack", name[:40], offered) for name in attacks if name not in offered]
     found += [] if attacks else [Problem("no attack is chosen", fix="choose at least one")]
     for text in defenses:
         names = [part.partition(":")[0] for part in text.split("+")]

@@ -1,0 +1,1 @@
+"""Parts that hold the images to a diffusion prior: by denoising between iterations, by guidance, by a penalty."""

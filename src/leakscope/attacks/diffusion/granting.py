@@ -1,0 +1,140 @@
+"""Bring a prior into an attack: read it, see that it fits the client's images, and put the parts of a mode in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from leakscope.attacks.diffusion.denoising import Interleave, Rescore, Score
+from leakscope.attacks.diffusion.guidance import Descend, DiffusionProjected
+from leakscope.attacks.images import Pixels
+from leakscope.attacks.known import Known
+from leakscope.attacks.warm_start import StartFrom
+from leakscope.errors import Problem, refuse
+from leakscope.prior.denoiser import Denoiser
+from leakscope.prior.folder import MAKE, find_prior, fingerprint, read_denoiser, read_facts
+from leakscope.prior.frame import side_for
+
+if TYPE_CHECKING:
+    from leakscope.attacks.engine import Attack
+
+Mode = Literal["interleaved", "dps", "score"]
+STEPS: Mapping[str, int] = {"interleaved": 50, "dps": 200, "score": 200}
+"""How often the prior is asked, at most once an iteration."""
+Adapted = tuple["Attack", Known, Mapping[str, object]]
+
+
+def without_a_prior(name: str) -> Problem:
+    """The complaint of an attack that was given none."""
+    return Problem(
+        f"{name} needs a prior", why="it knows what such images look like from other ones", fix=f"--prior PATH; {MAKE}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoOnFromItself:
+    """Gives the share `share` of the iterations to the attack as it is, and goes on more carefully from there."""
+
+    name: str
+    share: float
+    rate: float
+    """Factor on the pixels' rate."""
+    schedule: str
+
+    def __call__(self, attack: Attack, known: Known) -> Adapted:
+        first = replace(attack, name=self.name, adaptations=())
+        attack, known, note = StartFrom(attack=first, share=self.share)(attack, known)
+        assert isinstance(attack.images, Pixels)
+        images = replace(attack.images, lr=self.rate * attack.images.lr)
+        return replace(attack, images=images, schedule=self.schedule), known, note
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsePrior:
+    """Reads the prior and composes the attack with it, as the mode says."""
+
+    prior: str | None = field(repr=False)
+    mode: Mode
+    steps: int | None
+    noise: int
+    slack: float
+    kappa: float
+    weight: float
+    zeta: float
+
+    def __call__(self, attack: Attack, known: Known) -> Adapted:
+        refuse(self._ungranted(attack.name, known))
+        folder = find_prior(str(self.prior))
+        denoiser = read_denoiser(folder).to(known.w0)
+        refuse(self._misfits(denoiser, known))
+        steps = min(self.steps or STEPS[self.mode], max(1, attack.iterations - 1))
+        attack, known = MODES[self.mode](self, denoiser, steps, attack, known)
+        facts = read_facts(folder)
+        said = {name: facts[name] for name in ("data", "steps", "avoided") if name in facts}
+        note = {"mode": self.mode, "fingerprint": fingerprint(folder), "asked": steps, **said}
+        return attack, known, {"prior": note}
+
+    def _ungranted(self, name: str, known: Known) -> Iterator[Problem]:
+        if self.prior is None:
+            yield without_a_prior(name)
+        if not known.auxiliary:
+            yield Problem(
+                f"{name} uses other images of the same kind, which this attacker is not granted",
+                fix="observe with Knowledge(auxiliary=True); on the command line --prior grants them",
+            )
+
+    def _misfits(self, denoiser: Denoiser, known: Known) -> Iterator[Problem]:
+        channels, height, width = known.shape
+        side = side_for(known.shape)
+        why = f"the client's images are {channels}x{height}x{width}"
+        fix = f"train one on images of that size: {MAKE}"
+        if denoiser.channels != channels:
+            yield Problem(f"the prior is for images with {denoiser.channels} channel(s)", why=why, fix=fix)
+        if denoiser.side != side:
+            found = f"the prior is for images of {denoiser.side}x{denoiser.side}, not {side}x{side}"
+            yield Problem(found, why=why, fix=fix)
+        if not 0 <= self.noise < denoiser.times:
+            yield Problem(f"dggi.noise={self.noise} is no time of the prior", fix=f"0 to {denoiser.times - 1}")
+
+
+def interleaved(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Known) -> tuple[Attack, Known]:
+    """Denoising between iterations."""
+    renewal = Interleave(denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack, kappa=use.kappa)
+    return replace(attack, renewal=renewal), _trusting(known)
+
+
+def score(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Known) -> tuple[Attack, Known]:
+    """A penalty that is renewed between iterations."""
+    renewal = Rescore(denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack)
+    attack = replace(attack, renewal=renewal, priors=(*attack.priors, Score(weight=use.weight)))
+    nothing = {"clean": known.w0.new_zeros(known.n, *known.shape)}
+    return attack, _trusting(replace(known, constants={**known.constants, **nothing}))
+
+
+def dps(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Known) -> tuple[Attack, Known]:
+    """Guided sampling, from noise alone where there is nothing to start from.
+
+    The network is inside the images, which is nothing to compile.
+    """
+    noise = denoiser.times - 1 if attack.preparation is None else use.noise
+    images = DiffusionProjected(denoiser=denoiser, noise=noise, lr=use.zeta)
+    renewal = Descend(denoiser=denoiser, steps=steps, noise=noise, slack=use.slack)
+    return replace(attack, images=images, renewal=renewal, schedule="constant", compile="off"), _trusting(known)
+
+
+MODES: Mapping[str, Callable[[UsePrior, Denoiser, int, Attack, Known], tuple[Attack, Known]]] = {
+    "interleaved": interleaved,
+    "dps": dps,
+    "score": score,
+}
+
+
+def _trusting(known: Known) -> Known:
+    """With full trust in a prior that was not followed yet; there from the beginning, so that a compiled step keeps
+    its shapes.
+    """
+    begin = {"trust": torch.ones_like(known.w0[0]), "followed": torch.zeros_like(known.w0[0])}
+    return replace(known, constants={**known.constants, **begin})

@@ -1,0 +1,52 @@
+"""Guided sampling (DPS, Chung et al. 2023): the prior draws the images, the update says which ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from leakscope.attacks.changes import Moment
+from leakscope.attacks.diffusion.evidence import Believing
+from leakscope.attacks.known import Known, Variable, Variables
+from leakscope.prior.denoiser import Denoiser
+from leakscope.prior.frame import put_in_frame, take_from_frame
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffusionProjected:
+    """x = x_0(x_t), the prior's guess at the noisy image that is optimised; t is the variable `time`, of rate zero.
+
+    Starts from the constant `start` with noise of time `noise`, or without one from noise alone. The prediction of
+    the noise is taken as a constant: guidance costs one pass through the network and no way back.
+    """
+
+    denoiser: Denoiser = field(repr=False)
+    noise: int
+    lr: float
+    """Of x_t, whose black and white are -1 and 1: the guidance zeta."""
+
+    def variables(self, known: Known, generator: torch.Generator) -> dict[str, Variable]:
+        side, start = self.denoiser.side, known.constants.get("start")
+        eps = torch.randn(known.n, known.shape[0], side, side, generator=generator).to(known.w0)
+        framed = 0 * eps if start is None else put_in_frame(known.normalisation.invert(start), side)
+        noisy = self.denoiser.noised(framed, self.noise, eps)
+        return {"x": Variable(noisy, self.lr), "time": Variable(known.w0.new_tensor(float(self.noise)), 0.0)}
+
+    def decode(self, v: Variables, known: Known) -> Tensor:
+        guess = self.denoiser.clean(v["x"], int(v["time"]))
+        return known.normalisation.apply(take_from_frame(guess, known.shape))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descend(Believing):
+    """A step of DDIM to the next time, between iterations that follow the update."""
+
+    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
+        to = self.time(moment.progress)
+        x = self.denoiser.step(v["x"], int(v["time"]), to)
+        start = self.last_word(known, memory, moment) if moment.progress >= 1 else None
+        if start is not None:
+            x = put_in_frame(known.normalisation.invert(start), self.denoiser.side)
+        return {"x": x, "time": torch.full_like(v["time"], to)}

@@ -1,0 +1,101 @@
+"""Images to learn a prior from: a public set, or what of a data set no audited client holds."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakscope.data import Dataset, draw_client
+from leakscope.errors import InputError, Problem, refuse
+
+LEAST = 16
+"""Fewer images teach nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicImages:
+    """What a prior is trained on."""
+
+    pixels: Tensor
+    """(n, C, H, W) uint8."""
+    data: str
+    fingerprint: str
+    """Of the whole data set."""
+    avoided: str
+    """Whose images were left out."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        _, channels, height, width = self.pixels.shape
+        return channels, height, width
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+
+def has_clients(dataset: Dataset) -> bool:
+    """Whether clients are drawn from a data set, or it is auxiliary data alone."""
+    return not dataset.name.endswith("_public") and not dataset.name.startswith("folder:")
+
+
+def gather(dataset: Dataset, *, avoid: Sequence[int], n: int) -> PublicImages:
+    """All different images of a data set without those of the clients that the seeds `avoid` draw, n each."""
+    if dataset.writers is not None:
+        raise InputError(
+            Problem(
+                f"the writers of {dataset.name} are the clients",
+                why="a prior must not know their hands",
+                fix=f"--data {dataset.name}_public",
+            )
+        )
+    seeds = tuple(avoid) if has_clients(dataset) else ()
+    taken: set[int] = set()
+    for seed in seeds:
+        taken |= set(digests(draw_client(dataset, n=n, seed=seed).images).tolist())
+    kept: list[int] = []
+    for place, digest in enumerate(digests(pixels(dataset)).tolist()):
+        if digest not in taken:
+            taken.add(digest)
+            kept.append(place)
+    refuse(
+        [Problem(f"{len(kept)} images of {dataset.name} are left to learn from", fix="avoid fewer clients")]
+        if len(kept) < LEAST
+        else []
+    )
+    avoided = (
+        f"clients of seeds {', '.join(map(str, seeds))} with n = {n}" if seeds else "none: no client is drawn from it"
+    )
+    return PublicImages(pixels(dataset)[kept], dataset.name, dataset.fingerprint, avoided)
+
+
+def pixels(dataset: Dataset) -> Tensor:
+    """(n, C, H, W) uint8."""
+    return torch.from_numpy(dataset.images).permute(0, 3, 1, 2)
+
+
+def digests(images: Tensor) -> Tensor:
+    """(n,) int64: what tells images (n, C, H, W), uint8 or in [0, 1], apart by their pixels."""
+    whole = images if images.dtype == torch.uint8 else (images.detach().cpu() * 255).round().to(torch.uint8)
+    named = [hashlib.sha256(image.tobytes()).digest()[:8] for image in whole.permute(0, 2, 3, 1).contiguous().numpy()]
+    return torch.from_numpy(np.frombuffer(b"".join(named), dtype="<i8").copy())
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds in a list with ranges.
+
+    >>> parse_seeds("0, 101-103")
+    (0, 101, 102, 103)
+    """
+    seeds: list[int] = []
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
+        if found is None:
+            raise InputError(Problem(f"--avoid {piece!r} is no seed and no range", fix="--avoid 0,101-105"))
+        seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
+    return tuple(seeds)
