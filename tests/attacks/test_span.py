@@ -14,7 +14,7 @@ from leakscope.attacks.matching import Masked
 from leakscope.attacks.pages import fill_pages, page_value
 from leakscope.attacks.recipes import nl_sme, span_sme
 from leakscope.attacks.span import FeatureSpan, FollowSpan, SpanImages, sees_raw_image
-from leakscope.attacks.unmix import Mixture, Unmix, inside
+from leakscope.attacks.unmix import USUAL, Mixture, Unmix, inside
 from leakscope.client import Client, train
 from leakscope.observation import observe
 from leakscope.types import ClientBatch, Knowledge, LocalTraining, Normalisation, stream
@@ -155,7 +155,7 @@ def test_silent_units_give_the_images_exactly_from_a_rough_start():
     _, known, truth = mixture()
     rough = truth + 0.05 * truth.std() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(1))
     mixed = Mixture.of(known, known.constants["span"].double())
-    columns = mixed.harvest(rough, rough.new_zeros(8, 0))
+    columns = mixed.harvest(rough, rough.new_zeros(8, 0), USUAL)
     assert columns.shape == (8, 8)
     found, rest = mixed.apply(rough, columns)
     assert rest == []
@@ -165,7 +165,7 @@ def test_silent_units_give_the_images_exactly_from_a_rough_start():
 def test_columns_that_were_found_keep_other_images_out():
     _, known, truth = mixture()
     mixed = Mixture.of(known, known.constants["span"].double())
-    some = mixed.harvest(truth, truth.new_zeros(8, 0))[:, :5]
+    some = mixed.harvest(truth, truth.new_zeros(8, 0), USUAL)[:, :5]
     rough = truth + 0.2 * truth.std() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(1))
     assert float((mixed.apply(rough, some)[0] - truth).norm()) < float((rough - truth).norm())
 
@@ -173,7 +173,7 @@ def test_columns_that_were_found_keep_other_images_out():
 def test_images_without_a_column_span_what_the_found_columns_leave():
     _, known, truth = mixture()
     mixed = Mixture.of(known, known.constants["span"].double())
-    columns = mixed.harvest(truth, truth.new_zeros(8, 0))
+    columns = mixed.harvest(truth, truth.new_zeros(8, 0), USUAL)
     known_images, rest = mixed.apply(truth, columns[:, :5])
     assert len(rest) == 3
     assert torch.allclose(known_images[rest], truth[rest], atol=1e-2 * float(truth.norm(dim=1).mean()))
@@ -191,7 +191,7 @@ def test_every_image_lies_on_the_level_that_the_bias_gives():
 def test_a_column_of_two_images_is_parted_by_one_of_them():
     _, known, truth = mixture()
     mixed = Mixture.of(known, known.constants["span"].double())
-    columns = mixed.harvest(truth, truth.new_zeros(8, 0))
+    columns = mixed.harvest(truth, truth.new_zeros(8, 0), USUAL)
     both = columns[:, 0] - 0.7 * columns[:, 1]
     parted = mixed._apart([columns[:, 1], both / both.norm()])
     overlap = (torch.stack(parted) @ columns[:, :2]).abs()

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from leakscope.attacks.engine import Attack
 
 
+FINISHED = "finished"
+"""What a renewal remembers once there is nothing left to find; the loop ends then."""
+
+
 class Adaptation(Protocol):
     """Changes the composition after a look at what was observed, and says why."""
 

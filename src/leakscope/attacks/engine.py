@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leakscope.attacks.changes import Adaptation, Moment, Renewal
+from leakscope.attacks.changes import FINISHED, Adaptation, Moment, Renewal
 from leakscope.attacks.checkpoints import Checkpoint, checkpoint, unpack
 from leakscope.attacks.compiled import Choice, Evaluator
 from leakscope.attacks.copies import merge
@@ -169,9 +169,10 @@ class Descent:
                 began = time.perf_counter()
                 value, terms = self.step()
                 self.seconds += time.perf_counter() - began
-                if self.iteration % self.attack.history == 0 or self.iteration == total:
+                solved = FINISHED in self.memory
+                if self.iteration % self.attack.history == 0 or self.iteration == total or solved:
                     self._look(watch, float(value), terms)
-                    if self._plateau():
+                    if solved or self._plateau():
                         status = "stopped early"
                         break
                 watch.tick(self.ready.iterations + self.iteration, self.ready.iterations + total)

@@ -16,16 +16,18 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from leakscope.attacks.changes import Moment
+from leakscope.attacks.changes import FINISHED, Moment
 from leakscope.attacks.known import Known, Variables
 from leakscope.attacks.pages import fill_pages, page_value, solve
 
-SPARSE = 0.3
-"""Share of zeros from which on a direction counts as one image's column of C; mixtures of two have about a quarter."""
+SPARSE = 0.25
+"""Share of zeros from which on a direction is looked at as one image's column of C."""
 ROUNDS = 8
 """How often columns are searched in a row, at most."""
 FRESH = 20
 """Random starts where no image leads to another column."""
+USUAL, UNUSUAL = 3.0, 6.0
+"""How many standard deviations a column may be less sparse than the others: first, and where nothing else is left."""
 BEYOND = 0.02
 """How far out of the box, as a part of it and root mean square, an image may always be."""
 
@@ -57,16 +59,23 @@ class Unmix:
             if not rest:
                 break
             z[rest] = filled(z[rest])
-            found = mixture.harvest(z[rest], columns)
-            if found.shape[1] <= columns.shape[1]:
-                found = mixture.harvest(filled(mixture.anew(z, columns, generator)), columns)
-            if found.shape[1] <= columns.shape[1]:
+            fresh = filled(mixture.anew(z, columns, generator))
+            more = (
+                found
+                for images, spread in ((z[rest], USUAL), (fresh, USUAL), (torch.cat([z[rest], fresh]), UNUSUAL))
+                if (found := mixture.harvest(images, columns, spread)).shape[1] > columns.shape[1]
+            )
+            found = next(more, columns)
+            if found is columns:
                 break
             columns = found
         memory["columns"] = columns
         if columns.shape[1] == len(mixture.sizes):
             z, _ = mixture.apply(before, columns)
-        return {"z": inside(z, before, known).to(v["z"])}
+        kept = inside(z, before, known)
+        if columns.shape[1] == len(mixture.sizes) and torch.equal(kept, z):
+            memory[FINISHED] = torch.ones(())
+        return {"z": kept.to(v["z"])}
 
 
 @dataclass(frozen=True)
@@ -99,8 +108,11 @@ class Mixture:
         level = right.T @ ((left.T @ db) / sizes)
         return cls(left, sizes, right, basis, (layer(known.w0), layer(known.wT)), db, level)
 
-    def harvest(self, images: Tensor, before: Tensor) -> Tensor:
-        """Columns p (r, found) as sparse as an image's column of C, searched from images (k, r)."""
+    def harvest(self, images: Tensor, before: Tensor, spread: float) -> Tensor:
+        """Columns p (r, found) as sparse as an image's column of C, searched from images (k, r).
+
+        New ones must be about as sparse as those usually are, to `spread` standard deviations of a count of m units.
+        """
         found: list[Tensor] = list(before.T)
         for z, drive in zip(images, self._drive(images), strict=True):
             found += self._search(drive, z, found)
@@ -109,9 +121,10 @@ class Mixture:
         found = self._apart(found)
         shares = torch.tensor([self._zeros(p) for p in found])
         usual = float(shares.median())
-        least = usual - 3 * (usual * (1 - usual) / len(self.left)) ** 0.5
-        order = shares.argsort(descending=True)[: len(self.sizes)]
-        return torch.stack([found[k] for k in order.tolist() if float(shares[k]) > least], dim=1)
+        least = usual - spread * (usual * (1 - usual) / len(self.left)) ** 0.5
+        old = list(before.T)
+        kept = [p for p, share in zip(found, shares.tolist(), strict=True) if share > least or _among(p, old)]
+        return torch.stack(kept[: len(self.sizes)], dim=1)
 
     def _search(self, drive: Tensor, z: Tensor, found: list[Tensor]) -> list[Tensor]:
         """A new column of an image near z (r,), or none: units with the lowest `drive` (m,) are taken for silent."""
