@@ -7,16 +7,16 @@
     python benchmarks/quality.py span          span-sme against nl-sme in every other setting
     python benchmarks/quality.py parts         span-sme without one of its parts
     python benchmarks/quality.py defenses      the paper's defenses on FEMNIST
+    python benchmarks/quality.py labels        labels recovered from the update
 
-Needs LEAKSCOPE_DATA (and LEAKSCOPE_WEIGHTS for LPIPS). Writes results/<suite>.json; a run that was broken off goes on.
-Defaults were chosen on FEMNIST writers 1, 2, 7 and on other CIFAR-100 draws.
+Several suites may be named: a cell that is in two of them runs once. Needs LEAKSCOPE_DATA (and LEAKSCOPE_WEIGHTS for
+LPIPS). Writes results/<suite>.json; a run that was broken off goes on. Defaults were chosen on FEMNIST writers 1, 2, 3,
+7, 15, 23 and on other draws of CIFAR-100 and Tiny-ImageNet.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -88,15 +88,14 @@ def span_suite() -> list[Request]:
     both = {"attacks": ("span-sme", "nl-sme")}
     some = WRITERS[:1]
     return [
-        *femnist(WRITERS[:2], epochs=50, **both),
         *femnist(WRITERS[:3], model="mlp", attacks=("span-sme",)),
+        *(Request(dataset="tiny_imagenet", seed=seed, attacks=("span-sme",)) for seed in (101, 102, 103)),
+        *femnist(WRITERS[:2], epochs=50, **both),
         *femnist(some, fuse="rho=0.75,clients=4", **both),
         *femnist(some, defenses=("soteria:rate=0.8", "gaussian:std=0.1", "sparsify:rate=0.9"), **both),
-        Request(dataset="tiny_imagenet", seed=101, attacks=("span-sme",)),
-        *femnist(some, model="vit", attacks=("span-sme",)),
-        *femnist(some, model="mlp", attacks=("nl-sme",)),
         *(replace(request, writer="pooled", n=n) for n in (100, 200) for request in femnist(some, **both)),
-        *femnist(some, model="vit", attacks=("nl-sme",)),
+        *femnist(some, model="mlp", attacks=("nl-sme",)),
+        *femnist(some, model="vit", **both),
     ]
 
 
@@ -112,15 +111,19 @@ def parts_suite() -> list[Request]:
 
 
 def defenses_suite() -> list[Request]:
-    paper = {"attacks": ("nl-sme",)}
-    noisy = [f"dpsgd:epsilon={epsilon}" for epsilon in ("1e5", "1e4", "1000", "100", "10")]
+    three, paper = WRITERS[:3], {"attacks": ("nl-sme",), "matching": "global"}
     return [
-        *femnist(WRITERS[:3], defenses=("clip:bound=4", "sparsify:rate=0.9"), matching="global", **paper),
-        *femnist(WRITERS[:3], defenses=("soteria:rate=0.8", "gaussian:std=0.1"), matching="global", **paper),
-        *femnist(WRITERS[:3], defenses=("soteria:rate=0.8", "gaussian:std=0.1"), **paper),
-        *femnist(WRITERS[:3], defenses=noisy, matching="global", **paper),
         *cifar(CIFAR_SEEDS[:1], fuse="rho=0.75,clients=4", attacks=("sme", "nl-sme"), matching="global"),
+        *femnist(three, defenses=("soteria:rate=0.8", "gaussian:std=0.1"), **paper),
+        *femnist(three, defenses=("soteria:rate=0.8", "gaussian:std=0.1"), attacks=("nl-sme",)),
+        *femnist(three, defenses=("clip:bound=4", "sparsify:rate=0.9"), **paper),
+        *femnist(three, defenses=[f"dpsgd:epsilon={epsilon}" for epsilon in ("1e5", "1000", "10")], **paper),
+        *femnist(three[:1], defenses=[f"dpsgd:epsilon={epsilon}" for epsilon in ("1e4", "100")], **paper),
     ]
+
+
+def labels_suite() -> list[Request]:
+    return femnist(WRITERS[:3], attacks=("nl-sme",), labels="recovered", matching="global")
 
 
 SUITES = {
@@ -131,31 +134,28 @@ SUITES = {
     "span": span_suite,
     "parts": parts_suite,
     "defenses": defenses_suite,
+    "labels": labels_suite,
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suite", choices=SUITES, nargs="?", default="main")
+    parser.add_argument("suites", choices=SUITES, nargs="*", default=["main"])
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "bench")
     chosen = parser.parse_args()
-    cells = list({cell.key: cell for request in SUITES[chosen.suite]() for cell in request.cells()}.values())
+    suites = {name: [cell for request in SUITES[name]() for cell in request.cells()] for name in chosen.suites}
+    cells = list({cell.key: cell for suite in suites.values() for cell in suite}.values())
+    command = f"python benchmarks/quality.py {' '.join(suites)}"
     with showing(cells, quiet=False) as notice:
-        done = run_cells(
-            cells,
-            chosen.runs / f"bench-{chosen.suite}",
-            Request(),
-            execute=choose_executor(workers=chosen.workers),
-            command=f"python benchmarks/quality.py {chosen.suite}",
-            notice=notice,
-        )
-    records = {record["key"]: record for record in done.result["cells"]}
-    rows = [brief(records[cell.key], cell) for cell in cells if records.get(cell.key, {}).get("status") in DONE]
-    command = f"python benchmarks/quality.py {chosen.suite}"
-    write_results(ROOT / "results" / f"{chosen.suite}.json", rows, command=command, versions=done.result["versions"])
-    json.dump({"cells": len(rows), "results": f"results/{chosen.suite}.json"}, sys.stdout)
-    print()
+        execute = choose_executor(workers=chosen.workers)
+        done = run_cells(cells, chosen.runs, Request(), execute=execute, command=command, notice=notice)
+    records = {record["key"]: record for record in done.result["cells"] if record["status"] in DONE}
+    for name, suite in suites.items():
+        rows = [brief(records[cell.key], cell) for cell in suite if cell.key in records]
+        command = f"python benchmarks/quality.py {name}"
+        write_results(ROOT / "results" / f"{name}.json", rows, command=command, versions=done.result["versions"])
+        print(f"results/{name}.json: {len(rows)} of {len(suite)} cells")
 
 
 if __name__ == "__main__":

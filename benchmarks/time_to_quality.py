@@ -2,9 +2,9 @@
 
     python benchmarks/time_to_quality.py
 
-NL-SME on the paper's schedule, NL-SME with --schedule fast, and span-sme, on clients no default was chosen on, one
-after the other in one process. Needs LEAKSCOPE_DATA and a quiet machine. Writes results/time_to_quality.json with the
-curves [[seconds, PSNR], ...]; a run that was broken off goes on.
+NL-SME on the paper's schedule, NL-SME with --schedule fast, and span-sme, on clients no default was chosen on, each in
+a process of one thread. Needs LEAKSCOPE_DATA and a quiet machine. Writes results/time_to_quality.json with the curves
+[[seconds, PSNR], ...]; what benchmarks/quality.py has run in the same folder counts, a run broken off goes on.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import torch
-
 from leakscope.audit import Request, run_cells
 from leakscope.cli.display import showing
 from leakscope.runs.atomic import write_json
+from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE, versions
 
 ROOT = Path(__file__).parent.parent
@@ -41,7 +40,7 @@ def requests(**options: Any) -> dict[tuple[str, str], Request]:
     clients = {f"femnist {writer}": {"dataset": "femnist", "writer": writer, "seed": int(writer)} for writer in WRITERS}
     clients |= {f"cifar100 {seed}": {"dataset": "cifar100", "seed": seed} for seed in CIFAR_SEEDS}
     return {
-        (client, way): Request(**{**given, **chosen, "matching": "global", "history": 20, **options})
+        (client, way): Request(**{**given, **chosen, "matching": "global", **options})
         for client, given in clients.items()
         for way, chosen in WAYS.items()
     }
@@ -98,20 +97,22 @@ def summary(clients: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "time_to_quality")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "bench")
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "time_to_quality.json")
     parser.add_argument("--compile", choices=("auto", "on", "off"), default="auto")
     chosen = parser.parse_args()
-    torch.set_num_threads(1)
+    asked = {key: request.cells()[0] for key, request in requests(compile=chosen.compile).items()}
+    cells = list(asked.values())
+    with showing(cells, quiet=False) as notice:
+        execute = choose_executor(workers=chosen.workers)
+        done = run_cells(cells, chosen.runs, Request(), execute=execute, notice=notice)
+    records = {record["key"]: record for record in done.cells if record["status"] in DONE}
+    if missing := [f"{client} {way}" for (client, way), cell in asked.items() if cell.key not in records]:
+        raise SystemExit(f"not finished: {', '.join(missing)}; start again to go on")
     clients: dict[str, dict[str, Any]] = {}
-    for (client, way), request in requests(compile=chosen.compile).items():
-        cells = request.cells()
-        folder = chosen.runs / f"{client} {way}".replace(" ", "-")
-        with showing(cells, quiet=False) as notice:
-            (cell,) = run_cells(cells, folder, request, notice=notice).cells
-        if cell["status"] not in DONE:
-            raise SystemExit(f"{client} {way}: {cell['status']}; start again to go on")
-        clients.setdefault(client, {})[way] = cell
+    for (client, way), cell in asked.items():
+        clients.setdefault(client, {})[way] = records[cell.key]
     compared = {client: compare(cells) for client, cells in clients.items()}
     result = {"versions": versions(), "summary": summary(compared), "clients": compared}
     write_json(chosen.out, result)
