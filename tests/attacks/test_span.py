@@ -237,7 +237,7 @@ def test_a_page_is_found_and_filled():
     rough = truth + 0.03 * truth.std() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(2))
     white = page_value(rough @ basis.T, known)
     assert white == pytest.approx(0.5)
-    filled = fill_pages(rough, basis, white, known)
+    filled = fill_pages(rough, basis, white, known, Mixture.of(known, basis).level)
     assert float((filled - truth).norm()) < 0.1 * float((rough - truth).norm())
 
 
@@ -248,7 +248,7 @@ def test_an_image_that_leads_nowhere_stays_as_it_was():
     basis = known.constants["span"].double()
     blank = torch.zeros(6, basis.shape[1], dtype=torch.float64)
     for z in (blank, 1e160 * torch.ones_like(blank)):
-        assert bool(fill_pages(z, basis, 0.5, known).isfinite().all())
+        assert bool(fill_pages(z, basis, 0.5, known, z.new_zeros(basis.shape[1])).isfinite().all())
         assert bool(Unmix()({"z": z}, known, {}, MOMENT)["z"].isfinite().all())
 
 

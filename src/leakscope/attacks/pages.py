@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 import torch
+from scipy.optimize import linprog
 from torch import Tensor
 
 from leakscope.attacks.known import Known
 
 PAGE = 0.5
 """Share of pixels near white or black from which on images are taken to stand on a page."""
+SLACK = 1e-5
+"""How far out of the box, as a part of it, rounding may put a pixel."""
 
 
 def page_value(x: Tensor, known: Known) -> float | None:
@@ -20,55 +27,54 @@ def page_value(x: Tensor, known: Known) -> float | None:
     return None
 
 
-def fill_pages(z: Tensor, basis: Tensor, page: float, known: Known) -> Tensor:
-    """Move every image (coordinates z) to the nearest one in the span with the most pixels exactly on the page.
+def fill_pages(z: Tensor, basis: Tensor, page: float, known: Known, level: Tensor) -> Tensor:
+    """Move every image (coordinates z (N, r)) to a corner of what is possible: all pixels in the box, z level = 1.
 
-    An image that arrives where another one already is stays where it was.
+    Ink only goes one way from the page, so the private images are corners in which most pixels touch an edge of the box
+    at once, and a linear programme that asks for the ink an image seems to have ends in one of them. An image that
+    arrives where another one already is stays where it was.
     """
-    low, high = (float(edge.mean()) for edge in known.normalisation.box(basis))
     filled: list[Tensor] = []
+    edges = [float(edge.mean()) for edge in known.normalisation.box(basis)]
+    possible = Possible.of(basis, page, edges, level)
     for start in z:
         end = start
-        for _ in range(3):
-            end = _fill_page(end, basis, page, high - low)
+        for _ in range(2):
+            end = possible.corner(end)
         twin = any(_same(basis @ end - page, basis @ other - page) for other in filled)
         filled.append(start if twin else end)
     return torch.stack(filled)
 
 
-def _fill_page(z: Tensor, basis: Tensor, page: float, contrast: float) -> Tensor:
-    """Reweighted least squares for a sparse V z - page that keeps the ink it has, then a fit to the page alone.
+@dataclass(frozen=True)
+class Possible:
+    """The images of the span with all pixels in the box, and level 1 where that is known."""
 
-    Without a fixed amount of ink the sparsest answer would be the empty page.
-    """
-    before, start = z, basis @ z - page
-    ink = torch.where(start.abs() > 0.15 * contrast, start, 0 * start)
-    if not bool(ink.any()):
-        return z
-    held, amount, smooth = basis.T @ ink, ink @ (start + page), 0.05 * contrast
-    for _ in range(60):
-        weights = 1 / ((basis @ z - page).square() + smooth**2)
-        system = basis.T @ (weights[:, None] * basis)
-        both = solve(system, torch.stack([basis.T @ (weights * page), held], dim=1))
-        z = both[:, 0] + (amount - held @ both[:, 0]) / (held @ both[:, 1]) * both[:, 1]
-        smooth = max(0.85 * smooth, 1e-3 * contrast)
-    if not bool(z.isfinite().all()):
-        return before
-    for tolerance in (0.1, 0.05, 0.02, 0.01, 0.005):
-        blank = (basis @ z - page).abs() < tolerance * contrast
-        if int(blank.sum()) < 3 * len(z):
-            break
-        fitted = torch.linalg.lstsq(basis[blank], basis.new_full((int(blank.sum()), 1), page)).solution[:, 0]
-        if (basis @ fitted - page).norm() < 0.5 * (basis @ z - page).norm():
-            break
-        z = fitted
-    return z
+    ink: np.ndarray
+    """(D, r): the ink of an image is page_ink - ink z, between 0 and 1."""
+    page_ink: float
+    level: np.ndarray | None
 
+    @classmethod
+    def of(cls, basis: Tensor, page: float, edges: Sequence[float], level: Tensor) -> Possible:
+        other = edges[0] if page == edges[1] else edges[1]
+        known = level.cpu().numpy()[None] if bool(level.any()) else None
+        return cls(basis.cpu().numpy() / (page - other), page / (page - other), known)
 
-def solve(system: Tensor, right: Tensor) -> Tensor:
-    """system^-1 right, not finite where the system is singular: a start that leads nowhere is left, not an error."""
-    solution: Tensor = torch.linalg.solve_ex(system, right).result
-    return solution
+    def corner(self, z: Tensor) -> Tensor:
+        """The corner with the most ink where z (r,) has more than half of it, and the least elsewhere; or z itself."""
+        wanted = np.clip(self.page_ink - self.ink @ z.cpu().numpy(), 0, 1) - 0.5
+        if not np.isfinite(wanted).all():
+            return z
+        found = linprog(
+            wanted @ self.ink,
+            A_ub=np.concatenate([self.ink, -self.ink]),
+            b_ub=np.repeat([self.page_ink + SLACK, 1 - self.page_ink + SLACK], len(self.ink)),
+            A_eq=self.level,
+            b_eq=None if self.level is None else [1.0],
+            bounds=(None, None),
+        )
+        return z if found.x is None else torch.from_numpy(found.x).to(z)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -46,7 +46,7 @@ def nl_sme(
     lambda_p: float = 1e-2,
     lambda_d: float = 1e-5,
     gamma: float = 0.0,
-    tv: float = 0.01,
+    tv: float = 0.005,
     trajectory: bool = True,
     calibration: bool = True,
     schedule: str = "paper",

@@ -10,6 +10,7 @@ basis V of the row space M = dW V = C Z, with Z (N, N) the images' coordinates. 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from leakscope.attacks.changes import FINISHED, Moment
 from leakscope.attacks.known import Known, Variables
-from leakscope.attacks.pages import fill_pages, page_value, solve
+from leakscope.attacks.pages import fill_pages, page_value
 
 SPARSE = 0.25
 """Share of zeros from which on a direction is looked at as one image's column of C."""
@@ -52,17 +53,22 @@ class Unmix:
         generator = torch.Generator().manual_seed(columns.shape[1])
 
         def filled(images: Tensor) -> Tensor:
-            return images if page is None else fill_pages(images, basis, page, known)
+            return images if page is None else fill_pages(images, basis, page, known, mixture.level)
+
+        def starts(z: Tensor, rest: list[int], columns: Tensor) -> Iterator[tuple[Tensor, float]]:
+            yield z[rest], USUAL
+            fresh = filled(mixture.anew(z, columns, generator))
+            yield fresh, USUAL
+            yield torch.cat([z[rest], fresh]), UNUSUAL
 
         for _ in range(ROUNDS):  # columns that were found clean the images from which the next ones are searched
             z, rest = mixture.apply(before, columns)
             if not rest:
                 break
             z[rest] = filled(z[rest])
-            fresh = filled(mixture.anew(z, columns, generator))
             more = (
                 found
-                for images, spread in ((z[rest], USUAL), (fresh, USUAL), (torch.cat([z[rest], fresh]), UNUSUAL))
+                for images, spread in starts(z, rest, columns)
                 if (found := mixture.harvest(images, columns, spread)).shape[1] > columns.shape[1]
             )
             found = next(more, columns)
@@ -215,7 +221,7 @@ class Mixture:
         """Inverse iteration for the unit vector p with the least sum of weights (U p)^2."""
         system = self.left.T @ (weights[:, None] * self.left)
         for _ in range(rounds):
-            p = solve(system, p)
+            p = _solve(system, p)
             p = p / p.norm()
         return p
 
@@ -226,6 +232,12 @@ class Mixture:
 
     def _zeros(self, p: Tensor) -> float:
         return float((self._column(p).abs() < 0.01).double().mean())
+
+
+def _solve(system: Tensor, right: Tensor) -> Tensor:
+    """system^-1 right, not finite where the system is singular: a start that leads nowhere is left, not an error."""
+    solution: Tensor = torch.linalg.solve_ex(system, right).result
+    return solution
 
 
 def _commonest(one: Tensor, other: Tensor) -> Tensor:
