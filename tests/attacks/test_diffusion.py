@@ -26,7 +26,7 @@ from priors import tiny_prior
 from scenes import tiny_client, tiny_observation
 
 MODES = ("interleaved", "dps", "score")
-ITERATIONS, FIRST = 10, 4
+ITERATIONS, FIRST = 10, 6
 
 
 @pytest.fixture
@@ -55,16 +55,17 @@ def test_the_first_part_is_sme_itself(granted, prior, mode):
     shown = [row["objective"] for row in found.history if row["iteration"] <= FIRST]
     assert shown == [row["objective"] for row in alone.history]
     assert found.iterations == ITERATIONS
-    assert found.notes["start"] == "sme for the first 4 of 10 iterations"
+    assert found.notes["start"] == "sme for the first 6 of 10 iterations"
     assert found.notes["prior"]["mode"] == mode
     assert found.notes["prior"]["fingerprint"] == fingerprint(prior)
     assert found.notes["prior"]["data"] == "smooth"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_the_evidence_does_not_allow_ends_at_the_start(granted, prior, mode):
-    found = dggi(prior, mode=mode, slack=-1.0)(granted)
-    alone = replace(sme(), iterations=FIRST)(granted)
+def test_where_nothing_explains_the_update_as_well_the_start_is_kept(granted, prior, mode):
+    attack = dggi(prior, mode=mode, rate=100.0, zeta=100.0, weight=1e3)
+    found = replace(attack, schedule="constant")(granted)
+    alone = replace(sme(), iterations=FIRST, schedule="constant")(granted)
     torch.testing.assert_close(found.images, alone.images)
     assert found.notes["prior_trust"] == 0
 
@@ -72,9 +73,10 @@ def test_what_the_evidence_does_not_allow_ends_at_the_start(granted, prior, mode
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("state", ["sme", "nl-sme"])
 def test_an_untrained_prior_does_not_explain_the_update_worse_than_the_start(granted, prior, mode, state):
-    found = dggi(prior, mode=mode, state=state, kappa=0.9, weight=10.0)(granted)
+    found = dggi(prior, mode=mode, state=state, kappa=0.9, weight=10.0, slack=0.0)(granted)
     alone = replace({"sme": sme, "nl-sme": nl_sme}[state](), iterations=FIRST)(granted)
-    assert found.l_sim <= 1.02 * alone.l_sim  # the last iteration is not looked at again
+    kept = torch.allclose(found.images, alone.images)  # with a surrogate that has moved on since
+    assert kept or found.l_sim <= 1.02 * alone.l_sim  # the last iteration is not looked at again
 
 
 class Oracle(nn.Module):
@@ -141,13 +143,14 @@ def known_with(**constants: float) -> Known:
 
 
 def test_trust_falls_when_following_the_prior_costs_evidence_and_only_then(prior):
-    part = Interleave(denoiser=read_denoiser(prior), steps=5, noise=100, kappa=0.5)
+    part = Interleave(denoiser=read_denoiser(prior), steps=5, noise=100, kappa=0.5, slack=0.0)
     memory: dict[str, torch.Tensor] = {}
     worse, better = Moment(0.5, torch.tensor(0.2)), Moment(0.5, torch.tensor(0.05))
 
     def after(moment: Moment, trust: float, followed: float) -> tuple[float, float]:
         memory["trust"] = torch.tensor(trust)
-        part.weigh(known_with(start_l_sim=0.1, trust=trust, followed=followed), memory, moment)
+        known = known_with(start_l_sim=0.1, start=0.0, best=float("inf"), trust=trust, followed=followed)
+        part.weigh(known, memory, moment)
         return float(memory["trust"]), float(memory["followed"])
 
     assert after(worse, 1.0, followed=1.0) == (0.5, 0.0)
@@ -157,8 +160,24 @@ def test_trust_falls_when_following_the_prior_costs_evidence_and_only_then(prior
     assert after(better, 1.0, followed=1.0) == (1.0, 1.0)
 
 
+def test_what_explained_the_update_best_is_kept(prior):
+    part = Interleave(denoiser=read_denoiser(prior), steps=5, noise=100, kappa=0.5, slack=0.5)
+    memory: dict[str, torch.Tensor] = {}
+    known = known_with(start_l_sim=0.1, start=7.0, best=float("inf"), kept=0.0, trust=1.0, followed=1.0)
+    assert [float(value) for value in part.best(known)] == pytest.approx([0.1, 7.0])
+    part.keep_best(lambda: torch.tensor(8.0), known, memory, Moment(0.5, torch.tensor(0.2)))
+    assert memory == {}
+    part.keep_best(lambda: torch.tensor(9.0), known, memory, Moment(0.5, torch.tensor(0.05)))
+    later = replace(known, constants={**known.constants, **memory})
+    assert [float(value) for value in part.best(later)] == pytest.approx([0.05, 9.0])
+    assert not part.explained(later, Moment(0.5, torch.tensor(0.08)))
+    assert part.last_word(later, memory, Moment(1.0, torch.tensor(0.09))) is None
+    assert part.last_word(later, memory, Moment(1.0, torch.tensor(0.11))) == 9
+    assert float(memory["trust"]) == 0
+
+
 def test_the_times_fall_in_a_straight_line_to_no_noise(prior):
-    part = Interleave(denoiser=read_denoiser(prior), steps=3, noise=400, kappa=0.5)
+    part = Interleave(denoiser=read_denoiser(prior), steps=3, noise=400, kappa=0.5, slack=0.0)
     assert part.at == (0.25, 0.5, 0.75, 1.0)
     assert [part.time(progress) for progress in part.at] == [300, 200, 100, -1]
 

@@ -1,5 +1,6 @@
 """`leakscope prior train` and `--prior`, on the embedded photographs."""
 
+import importlib
 import json
 import shutil
 import sys
@@ -26,9 +27,10 @@ def leakscope(*arguments: str):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("priors") / "photos"
+    command = importlib.import_module("leakscope.cli.prior")
     with pytest.MonkeyPatch.context() as few:
-        few.setattr("leakscope.cli.prior.SAMPLES", 2)
-        few.setattr("leakscope.cli.prior.SAMPLING_STEPS", 2)
+        few.setattr(command, "SAMPLES", 2)
+        few.setattr(command, "SAMPLING_STEPS", 2)
         for steps in ("1", "2"):
             done = leakscope("prior", "train", "--data", "photos", "--out", str(out), "--steps", steps, *SMALL)
             assert done.exit_code == 0, (done.output, done.exception)

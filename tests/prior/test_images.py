@@ -1,12 +1,13 @@
 """Which images a prior may learn from."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from leakscope.data import Dataset, draw_client
+from leakscope.data import Dataset, draw_client, load, where
 from leakscope.errors import InputError
 from leakscope.prior.images import digests, gather, parse_seeds, pixels
 from leakscope.types import Normalisation
@@ -40,6 +41,15 @@ def test_writers_are_clients():
     by_writer = replace(dataset("femnist"), writers=np.zeros(60, dtype=np.int64))
     with pytest.raises(InputError, match="femnist_public"):
         gather(by_writer, avoid=(), n=10)
+
+
+@pytest.mark.parametrize(("public", "private"), [("femnist_public", "femnist"), ("cifar10_public", "cifar100")])
+def test_the_public_sets_hold_no_client_s_image(public, private):
+    if "LEAKSCOPE_DATA" not in os.environ or where(public) is None or where(private) is None:
+        pytest.skip(f"{public} and {private} are not under LEAKSCOPE_DATA")
+    found = gather(load(public), avoid=(0, 1), n=50)
+    assert len(found) > 2000
+    assert not set(digests(found.pixels).tolist()) & set(digests(pixels(load(private))).tolist())
 
 
 def test_a_prior_needs_images():

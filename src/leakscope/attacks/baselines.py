@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from leakscope.attacks.changes import Adaptation
 from leakscope.attacks.copies import EpochCopies, OrderInvariance
@@ -208,20 +208,23 @@ def dggi(
     kappa: float = 0.3,
     weight: float = 1e-2,
     zeta: float = 0.1,
-    slack: float = 0.0,
-    share: float = 0.4,
-    lr: float = 1.0,
+    slack: float = 0.05,
+    share: float = 0.6,
+    lr: float | None = None,
     rate: float = 0.1,
-    tv: float = 0.01,
+    tv: float | None = None,
     schedule: str = "cosine",
 ) -> Attack:
     """DGGI-style (after Wu et al. 2025): SME or NL-SME held to a diffusion prior, by denoising, guidance or a penalty.
 
-    The first `share` of the iterations are SME's own; then the prior is asked `steps` times, with noise that falls from
-    time `noise`, and followed as long as L_sim stays below (1 + slack) times that of the start, which is kept
-    otherwise. `kappa` is the blend of `interleaved`, `weight` that of `score`, `zeta` the rate of `dps`.
+    The first `share` of the iterations are the attack's own, with its `lr` and `tv`; the others go on from there at
+    `rate` times its rate. In them the prior is asked `steps` times, with noise that falls from time `noise`, and
+    followed as long as L_sim stays below (1 + slack) times its lowest value so far. Where L_sim ends above that of the
+    start, the images with the lowest one are the result. `kappa` is the blend of `interleaved`, `weight` the penalty of
+    `score`, `zeta` the rate of `dps`.
     """
-    base = {"sme": sme, "nl-sme": nl_sme}[state](lr=lr, tv=tv)
+    own: dict[str, Any] = {name: value for name, value in (("lr", lr), ("tv", tv)) if value is not None}
+    base = {"sme": sme, "nl-sme": nl_sme}[state](**own)
     first: tuple[Adaptation, ...] = (
         (GoOnFromItself(name=base.name, share=share, rate=rate, schedule=schedule),) if share > 0 else ()
     )

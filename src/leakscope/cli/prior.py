@@ -48,7 +48,7 @@ def train(
     ],
     out: Annotated[Path, typer.Option("--out", help="folder of the prior; started again it goes on")],
     data_root: o.DataRoot = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="in all [8000 on a CPU: two hours on one core]")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="in all [9000 on a CPU: two hours on one core]")] = None,
     minutes: Annotated[float | None, typer.Option("--minutes", help="stop after so many minutes in all")] = None,
     channels: Annotated[
         int | None, typer.Option("--channels", help="of the finest level [32 on a CPU, else 64]")

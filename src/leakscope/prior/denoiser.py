@@ -38,7 +38,8 @@ class Denoiser:
 
     def to(self, like: Tensor) -> Denoiser:
         """The same on the device of `like`, in its precision."""
-        return replace(self, network=self.network.to(like.device, like.dtype), signal=self.signal.to(like))
+        network = nn.Module.to(self.network, like.device, like.dtype)  # diffusers' own warns of casts
+        return replace(self, network=network, signal=self.signal.to(like))
 
     def noised(self, x: Tensor, t: int, noise: Tensor) -> Tensor:
         """x_t for x = x_0 and noise = eps, all (N, C, S, S)."""
@@ -49,7 +50,9 @@ class Denoiser:
         if t == CLEAN:
             return torch.zeros_like(x)
         with torch.no_grad():
-            pieces = [self.network(part, part.new_full((len(part),), t, dtype=torch.long)) for part in x.split(AT_ONCE)]
+            pieces = [
+                self.network(part, part.new_full((len(part),), t, dtype=torch.long)) for part in torch.split(x, AT_ONCE)
+            ]
         return torch.cat([piece.sample for piece in pieces])
 
     def clean(self, x: Tensor, t: int) -> Tensor:

@@ -46,7 +46,7 @@ def has_clients(dataset: Dataset) -> bool:
 
 def gather(dataset: Dataset, *, avoid: Sequence[int], n: int) -> PublicImages:
     """All different images of a data set without those of the clients that the seeds `avoid` draw, n each."""
-    if dataset.writers is not None:
+    if dataset.writers is not None and has_clients(dataset):
         raise InputError(
             Problem(
                 f"the writers of {dataset.name} are the clients",

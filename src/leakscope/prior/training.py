@@ -71,7 +71,7 @@ class Preset:
     steps: int
 
 
-PRESETS = {"cpu": Preset(32, 32, 8_000), "accelerator": Preset(64, 128, 50_000)}
+PRESETS = {"cpu": Preset(32, 32, 9_000), "accelerator": Preset(64, 128, 50_000)}
 
 
 def preset(device: str) -> Preset:
@@ -106,7 +106,7 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
             network = build_network(recipe.channels, colours=public.shape[0], side=self.side)
-        self.network = network.to(self.device)
+        self.network = network.to(self.device, memory_format=torch.channels_last)  # a tenth faster on a CPU
         self.scheduler = library.DDPMScheduler(num_train_timesteps=1000, beta_start=1e-4, beta_end=0.02)
         self.average = averaging(self.network.parameters(), decay=recipe.decay)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=recipe.lr)

@@ -28,8 +28,9 @@ class Interleave(Believing):
 
     def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
         if moment.progress >= 1:
-            start = self.last_word(known, memory, moment)
-            return {} if start is None else {"x": start}
+            kept = self.last_word(known, memory, moment)
+            return {} if kept is None else {"x": kept}
+        self.keep_best(lambda: v["x"], known, memory, moment)
         if not self.weigh(known, memory, moment):
             return {}
         blend = self.kappa * (1 + (FADED - 1) * moment.progress) * known.constants["trust"]
@@ -42,8 +43,9 @@ class Rescore(Believing):
 
     def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
         if moment.progress >= 1:
-            start = self.last_word(known, memory, moment)
-            return {} if start is None else {"x": start}
+            kept = self.last_word(known, memory, moment)
+            return {} if kept is None else {"x": kept}
+        self.keep_best(lambda: v["x"], known, memory, moment)
         self.weigh(known, memory, moment)
         draw = stream(round(1e6 * moment.progress), "time for a prior")
         t = int(torch.randint(min(LEAST_NOISE, self.noise), self.noise + 1, (), generator=draw))

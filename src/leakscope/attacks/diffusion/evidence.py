@@ -1,10 +1,11 @@
-"""How far a prior may be followed: as long as the images explain the update no worse than those it began with.
+"""How far a prior may be followed: as long as the images explain the update no worse than any before them.
 
-The discrepancy principle: a prior decides between images that the evidence does not tell apart, and only between them.
+A discrepancy principle: a prior decides between images that the evidence does not tell apart, and only between them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -26,8 +27,8 @@ class Believing:
     """How often the prior is asked; one more time, at the end, the evidence decides."""
     noise: int
     """The time of the noise at the beginning; it falls to zero."""
-    slack: float = 0.0
-    """By which part of itself L_sim may exceed that of the start."""
+    slack: float
+    """By which part of itself L_sim may exceed the lowest one so far."""
 
     @property
     def at(self) -> tuple[float, ...]:
@@ -37,10 +38,21 @@ class Believing:
         """Of the noise, falling in a straight line."""
         return CLEAN if progress >= 1 else round(self.noise * (1 - progress))
 
+    def best(self, known: Known) -> tuple[Tensor, Tensor]:
+        """The lowest L_sim so far, (), and the images (N, C, H, W) that had it: found since the start, or the start."""
+        found, start = known.constants["best"], known.constants.get("start_l_sim")
+        if start is None or bool(found < start):
+            return found, known.constants["kept"]
+        return start, known.constants["start"]
+
     def explained(self, known: Known, moment: Moment) -> bool:
-        """Whether the images explain the update as well as the start; always, where there is no start."""
-        start = known.constants.get("start_l_sim")
-        return start is None or bool(moment.l_sim <= (1 + self.slack) * start)
+        """Whether the images explain the update as well as the best ones so far."""
+        return bool(moment.l_sim <= (1 + self.slack) * self.best(known)[0])
+
+    def keep_best(self, images: Callable[[], Tensor], known: Known, memory: dict[str, Tensor], moment: Moment) -> None:
+        """Remember normalised images that explain the update better than all before them."""
+        if bool(moment.l_sim < self.best(known)[0]):
+            memory["best"], memory["kept"] = moment.l_sim.clone(), images().clone()
 
     def weigh(self, known: Known, memory: dict[str, Tensor], moment: Moment) -> bool:
         """Whether the evidence is satisfied. If the prior was followed since the last time, trust in it doubles, up to
@@ -52,6 +64,16 @@ class Believing:
         memory["followed"] = torch.full_like(trust, float(good))
         return good
 
+    def last_word(self, known: Known, memory: dict[str, Tensor], moment: Moment) -> Tensor | None:
+        """At the end: the best images (N, C, H, W), normalised, where the last ones explain the update worse than the
+        start. The surrogate stays where it is, so that L_sim may not be quite what it was for them.
+        """
+        start = known.constants.get("start_l_sim")
+        if start is None or bool(moment.l_sim <= start):
+            return None
+        memory["trust"] = torch.zeros_like(moment.l_sim)
+        return self.best(known)[1]
+
     def noised(self, x: Tensor, known: Known, t: int, moment: Moment) -> Tensor:
         """Normalised images (N, C, H, W) in the prior's frame, with noise that the moment determines."""
         framed = put_in_frame(known.normalisation.invert(x), self.denoiser.side)
@@ -62,10 +84,3 @@ class Believing:
         """What the prior makes of normalised images (N, C, H, W) that it sees with noise of time t."""
         found = self.denoiser.clean(self.noised(x, known, t, moment), t).clamp(-1, 1)
         return known.normalisation.apply(take_from_frame(found, known.shape))
-
-    def last_word(self, known: Known, memory: dict[str, Tensor], moment: Moment) -> Tensor | None:
-        """At the end: the start (N, C, H, W), normalised, where nothing found since explains the update as well."""
-        if self.explained(known, moment):
-            return None
-        memory["trust"] = torch.zeros_like(moment.l_sim)
-        return known.constants["start"]

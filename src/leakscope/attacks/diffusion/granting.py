@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -73,8 +74,8 @@ class UsePrior:
         steps = min(self.steps or STEPS[self.mode], max(1, attack.iterations - 1))
         attack, known = MODES[self.mode](self, denoiser, steps, attack, known)
         facts = read_facts(folder)
-        said = {name: facts[name] for name in ("data", "steps", "avoided") if name in facts}
-        note = {"mode": self.mode, "fingerprint": fingerprint(folder), "asked": steps, **said}
+        said = {name: fact for name, fact in facts.items() if name in ("data", "steps", "avoided")}
+        note: dict[str, object] = {"mode": self.mode, "fingerprint": fingerprint(folder), "asked": steps, **said}
         return attack, known, {"prior": note}
 
     def _ungranted(self, name: str, known: Known) -> Iterator[Problem]:
@@ -133,8 +134,10 @@ MODES: Mapping[str, Callable[[UsePrior, Denoiser, int, Attack, Known], tuple[Att
 
 
 def _trusting(known: Known) -> Known:
-    """With full trust in a prior that was not followed yet; there from the beginning, so that a compiled step keeps
-    its shapes.
+    """With full trust in a prior that was not followed yet, and nothing found; there from the beginning, so that a
+    compiled step keeps its shapes.
     """
-    begin = {"trust": torch.ones_like(known.w0[0]), "followed": torch.zeros_like(known.w0[0])}
+    one = torch.ones_like(known.w0[0])
+    nothing = known.w0.new_zeros(known.n, *known.shape)
+    begin = {"trust": one, "followed": 0 * one, "best": math.inf * one, "kept": nothing}
     return replace(known, constants={**known.constants, **begin})

@@ -35,8 +35,12 @@ class DiffusionProjected:
         return {"x": Variable(noisy, self.lr), "time": Variable(known.w0.new_tensor(float(self.noise)), 0.0)}
 
     def decode(self, v: Variables, known: Known) -> Tensor:
-        guess = self.denoiser.clean(v["x"], int(v["time"]))
-        return known.normalisation.apply(take_from_frame(guess, known.shape))
+        return guess(self.denoiser, v, known)
+
+
+def guess(denoiser: Denoiser, v: Variables, known: Known) -> Tensor:
+    """(N, C, H, W), normalised: the images behind the noisy ones."""
+    return known.normalisation.apply(take_from_frame(denoiser.clean(v["x"], int(v["time"])), known.shape))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +48,10 @@ class Descend(Believing):
     """A step of DDIM to the next time, between iterations that follow the update."""
 
     def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
+        self.keep_best(lambda: guess(self.denoiser, v, known), known, memory, moment)
         to = self.time(moment.progress)
         x = self.denoiser.step(v["x"], int(v["time"]), to)
-        start = self.last_word(known, memory, moment) if moment.progress >= 1 else None
-        if start is not None:
-            x = put_in_frame(known.normalisation.invert(start), self.denoiser.side)
+        kept = self.last_word(known, memory, moment) if moment.progress >= 1 else None
+        if kept is not None:
+            x = put_in_frame(known.normalisation.invert(kept), self.denoiser.side)
         return {"x": x, "time": torch.full_like(v["time"], to)}
