@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from leakscope.attacks.engine import Descent
+from leakscope.attacks.descent import Descent
 from leakscope.attacks.fitting import Fit
 from leakscope.attacks.known import Known
 from leakscope.attacks.recipes import nl_sme

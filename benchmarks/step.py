@@ -29,7 +29,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakscope.attacks.compiled import Evaluator
-from leakscope.attacks.engine import Attack, Descent
+from leakscope.attacks.descent import Descent
+from leakscope.attacks.engine import Attack
 from leakscope.attacks.fitting import low_memory
 from leakscope.attacks.known import Known
 from leakscope.attacks.recipes import ig, nl_sme, sme, span_sme

@@ -41,7 +41,7 @@ def test_the_plan_fits_the_budget_and_is_recorded(observation):
 def test_what_comes_before_the_first_iteration_is_part_of_the_budget(preparation, own, monkeypatch, observation):
     clock = iter([0.0, 5.0])  # five steps of a second each
     monkeypatch.setattr("leakscope.attacks.budget.time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    monkeypatch.setattr("leakscope.attacks.engine.Descent.step", lambda _: None)
+    monkeypatch.setattr("leakscope.attacks.descent.Descent.step", lambda _: None)
     attack = replace(span_sme(), preparation=preparation, iterations=2000)
     known = Known.of(observation, torch.device("cpu"))
     planned, _, _ = Budget(seconds=1000)(attack, known)

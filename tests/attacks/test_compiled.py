@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from leakscope.attacks.calculus import Functional
 from leakscope.attacks.compiled import Evaluator, forward_operations, pays
-from leakscope.attacks.engine import Attack, Descent
+from leakscope.attacks.descent import Descent
+from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Calibrated, Layerwise

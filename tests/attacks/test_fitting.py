@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from leakscope.attacks import fitting
-from leakscope.attacks.engine import Descent
+from leakscope.attacks.descent import Descent
 from leakscope.attacks.fitting import Fit, activations_mb, estimate_mb, in_chunks, low_memory
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.known import Known

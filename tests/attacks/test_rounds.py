@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from leakscope.attacks import build_attack
-from leakscope.attacks.engine import Attack, Checkpoint, Descent
+from leakscope.attacks.descent import Descent
+from leakscope.attacks.engine import Attack, Checkpoint
 from leakscope.attacks.known import Known
 from leakscope.attacks.rounds import Round
 from leakscope.attacks.watch import Watch
@@ -72,7 +73,7 @@ def test_each_round_has_its_own_place_on_its_own_path() -> None:
             kept.append(checkpoint())
 
     attack_of("nl-sme", 20)(seen, watch=Keep())
-    v = kept[-1]["run"]["v"]
+    v = kept[-1]["runs"][0]["v"]
     assert v.keys() == {"x", "t", "p1", "d", "t@1", "p1@1", "d@1"}
     assert not torch.equal(v["t"], v["t@1"])
 
@@ -83,7 +84,7 @@ def test_an_interrupted_attack_on_two_rounds_ends_with_the_same_numbers() -> Non
 
     class KeepFifth(Watch):
         def keep(self, checkpoint) -> None:
-            if not kept and checkpoint()["run"]["iteration"] == 5:
+            if not kept and checkpoint()["runs"][0]["iteration"] == 5:
                 kept.append(copy.deepcopy(checkpoint()))
 
     whole = attack_of("sme", 12)(seen, watch=KeepFifth())

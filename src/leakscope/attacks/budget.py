@@ -25,7 +25,7 @@ class Budget:
     seconds: float
 
     def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
-        from leakscope.attacks.engine import Descent  # the engine runs adaptations, this one runs the engine
+        from leakscope.attacks.descent import Descent  # the engine runs adaptations, this one runs the engine
 
         trial = Descent(attack, known, None, seed=0, state=None)
         trial.step()

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from leakscope.attacks.preparation import Prepared
 from leakscope.types import Reconstruction
 
 if TYPE_CHECKING:
-    from leakscope.attacks.engine import Descent
+    from leakscope.attacks.descent import Descent
 
 Checkpoint = dict[str, Any]
 
 
 def checkpoint(
-    iterations: int, restart: int, champion: Reconstruction | None, ready: Prepared, run: Descent | None
+    iterations: int, restart: int, champion: Reconstruction | None, ready: Prepared, runs: Sequence[Descent] | None
 ) -> Checkpoint:
-    """The state of an attack: the best restart so far, what was prepared, and the running descent if there is one."""
+    """The state of an attack: the best restart so far, what was prepared, and the descents that run, if any do."""
     state = {"iterations": iterations, "restart": restart, "champion": pack(champion), "ready": ready.pack()}
-    return state if run is None else {**state, "run": run.pack()}
+    return state if runs is None else {**state, "runs": [run.pack() for run in runs]}
 
 
 def pack(reconstruction: Reconstruction | None) -> Checkpoint | None:

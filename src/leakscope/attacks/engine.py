@@ -1,36 +1,29 @@
-"""The only optimisation loop. An attack is a composition of parts; this file runs it on an Observation."""
+"""An attack is a composition of parts; this file runs it on an Observation, descent.py is its loop."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
 
 import torch
-from torch import Tensor
 
-from leakscope.attacks.changes import FINISHED, Adaptation, Moment, Renewal
+from leakscope.attacks.changes import Adaptation, Renewal
 from leakscope.attacks.checkpoints import Checkpoint, checkpoint, unpack
 from leakscope.attacks.compiled import Choice, Evaluator
-from leakscope.attacks.copies import merge
-from leakscope.attacks.direction import Direction, Evaluated, Gradient, Gradients
+from leakscope.attacks.descent import Descent, descend
+from leakscope.attacks.direction import Direction, Gradient
 from leakscope.attacks.images import Images, Pixels
-from leakscope.attacks.known import Known, Variable
-from leakscope.attacks.labelling import Labelling, find_labels
+from leakscope.attacks.known import Known
+from leakscope.attacks.labelling import find_labels
+from leakscope.attacks.lockstep import Lockstep, groups
 from leakscope.attacks.matching import Cosine, Matching
-from leakscope.attacks.objective import Objective
-from leakscope.attacks.optimisers import OPTIMISERS
-from leakscope.attacks.preparation import Preparation, Prepared, prepare
+from leakscope.attacks.preparation import Preparation, prepare
 from leakscope.attacks.priors import Prior, TotalVariation
-from leakscope.attacks.rounds import Round, Together, named
-from leakscope.attacks.schedules import SCHEDULES
+from leakscope.attacks.rounds import Round
 from leakscope.attacks.surrogate import Linear, Surrogate
 from leakscope.attacks.watch import Watch
 from leakscope.observation import Observation
-from leakscope.types import Reconstruction, stream
+from leakscope.types import Reconstruction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +52,8 @@ class Attack:
     """How many dummy images go through the net at a time; None: all. It changes memory, time and rounding only."""
     compile: Choice = "auto"
     """Whether the step is compiled; `auto`: where that pays."""
+    lockstep: Choice = "auto"
+    """Whether restarts are evaluated together; `auto`: on a GPU, which one alone does not fill."""
 
     def __call__(
         self,
@@ -79,18 +74,24 @@ class Attack:
         attack = replace(attack, iterations=resume.get("iterations", attack.iterations))
         champion: Reconstruction | None = unpack(resume.get("champion"))
         evaluate = Evaluator.of(attack, known)
-        for restart in range(int(resume.get("restart", 0)), self.restarts):
-            start = seed * 1000 + restart
-            save = partial(checkpoint, attack.iterations, restart, champion)
-            ready = prepare(attack, known, seed=start, watch=watch, state=resume.pop("ready", None), save=save)
-            state = resume.pop("run", None)
-            run = Descent(
-                attack, known, labelling, seed=start, state=state, ready=ready, rounds=rounds, evaluate=evaluate
-            )
-            done = run.go(watch, partial(save, ready, run)) if ready.finished else run.result("interrupted")
-            if champion is None or done.objective < champion.objective:
-                champion = done
-            if done.status == "interrupted":
+        for group in groups(attack, known, rounds, first=int(resume.get("restart", 0))):
+            save = partial(checkpoint, attack.iterations, group[0], champion)
+            starts = [seed * 1000 + restart for restart in group]
+            ready = prepare(attack, known, seed=starts[0], watch=watch, state=resume.pop("ready", None), save=save)
+            states = resume.pop("runs", [None] * len(group))
+            step = evaluate if len(group) == 1 else Lockstep()
+            runs = [
+                Descent(attack, known, labelling, seed=start, state=state, ready=ready, rounds=rounds, evaluate=step)
+                for start, state in zip(starts, states, strict=True)
+            ]
+            if isinstance(step, Lockstep):
+                step.runs += runs
+            if ready.finished:
+                ended = descend(runs, watch, partial(save, ready, runs))
+            else:
+                ended = [run.result("interrupted") for run in runs]
+            champion = min((*ended, *([champion] if champion else [])), key=lambda found: found.objective)
+            if ended[0].status == "interrupted":
                 break
         assert champion is not None
         return replace(champion, notes={**notes, **champion.notes, **evaluate.notes()})
@@ -103,240 +104,3 @@ class Attack:
             attack, known, note = adaptation(attack, known)
             notes.update(note)
         return attack, known, notes
-
-
-class Descent:
-    """One start of one attack: variables, their optimiser, and what has been seen so far."""
-
-    def __init__(
-        self,
-        attack: Attack,
-        known: Known,
-        labelling: Labelling | None,
-        *,
-        seed: int,
-        state: Checkpoint | None,
-        ready: Prepared | None = None,
-        rounds: tuple[Round, ...] = (),
-        evaluate: Evaluator | None = None,
-    ) -> None:
-        self.attack, self.labelling, self.rounds = attack, labelling, rounds
-        self.ready = ready or Prepared()
-        self.evaluate = evaluate or Evaluator()
-        known = self.ready.known(known)
-        self.declared = {**declare(attack, known, seed), **named(rounds)}
-        self.know(known)
-        self.v = {name: variable.start.clone() for name, variable in self.declared.items()}
-        rates = {name: declared.lr for name, declared in self.declared.items()}
-        self.optimiser = OPTIMISERS[attack.optimiser](self.v, rates, known.counts)
-        self.iteration, self.seconds = 0, self.ready.seconds
-        self.rows: list[dict[str, float]] = [dict(row) for row in self.ready.rows]
-        self.memory: dict[str, Tensor] = {}
-        self.best = self.images()
-        self.best_value = torch.full((), math.inf, dtype=known.w0.dtype, device=known.w0.device)
-        self.best_l_sim = self.best_value.clone()
-        if state is not None:
-            self.unpack(state)
-
-    def know(self, known: Known) -> None:
-        self.known, attack = known, self.attack
-        ridges = {name: one.ridge for name, one in self.declared.items() if one.ridge and "@" not in name}
-        first = Objective(known, attack.images, attack.surrogate, attack.matching, attack.priors, ridges, attack.chunk)
-        more = tuple(each.objective(attack.images, known) for each in self.rounds)
-        self.objective: Objective | Together = Together(first, more) if more else first
-
-    def images(self) -> Tensor:
-        """(N, C, H, W) in [0, 1]."""
-        with torch.no_grad():
-            x = self.attack.images.decode(self.v, self.known)
-            x = x if len(x) == self.known.n else merge(x, self.known.n)
-            return self.known.normalisation.invert(x).clamp(0, 1)
-
-    def labels(self) -> Tensor:
-        known = self.known.labels
-        found = self.v["y"].argmax(1) if known is None else known
-        return found.argmax(1) if found.dim() == 2 else found
-
-    def go(self, watch: Watch, checkpoint: Callable[[], Checkpoint]) -> Reconstruction:
-        total = self.attack.iterations
-        status: Literal["finished", "stopped early", "interrupted"] = "finished"
-        try:
-            while self.iteration < total:
-                if watch.stop():
-                    watch.keep(checkpoint)
-                    status = "interrupted"
-                    break
-                began = time.perf_counter()
-                value, terms = self.step()
-                self.seconds += time.perf_counter() - began
-                solved = FINISHED in self.memory
-                if self.iteration % self.attack.history == 0 or self.iteration == total or solved:
-                    self._look(watch, float(value), terms)
-                    if solved or self._plateau():
-                        status = "stopped early"
-                        break
-                watch.tick(self.ready.iterations + self.iteration, self.ready.iterations + total)
-                watch.keep(checkpoint)
-        except KeyboardInterrupt:
-            status = "interrupted"
-        return self.result(status)
-
-    def step(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """One iteration: gradient of the objective, the optimiser on every variable, projections."""
-        progress = self.iteration / self.attack.iterations
-        factor = SCHEDULES[self.attack.schedule](progress)
-        for group in self.optimiser.param_groups:
-            group["lr"] = group["rate"] * factor
-        gradients, value, terms = self._direct(progress)
-        if progress >= 0.5:  # earlier values are not comparable: priors may still be fading in
-            self._remember(value, terms["l_sim"])
-        self._advance(gradients, value, again=partial(self._direct, progress))
-        with torch.no_grad():
-            for name, declared in self.declared.items():
-                if declared.project is not None:
-                    declared.project(self.v[name])
-        self.iteration += 1
-        self._renew(terms["l_sim"])
-        self._relabel()
-        return value, terms
-
-    def _direct(self, progress: float) -> Evaluated:
-        now = self.v_like(progress)
-        return self.attack.direction(
-            self.v, progress, partial(self.evaluate, self.objective, progress=now), self._advance
-        )
-
-    def _advance(
-        self, gradients: Gradients, value: Tensor | None = None, again: Callable[[], Evaluated] | None = None
-    ) -> None:
-        """One step of the optimiser. `again` evaluates anew, for those that search along a line."""
-        known = [(gradients, value)]
-
-        def closure() -> Tensor | None:
-            found, value = known.pop() if known else again()[:2]  # type: ignore[misc]
-            for name, gradient in found.items():
-                self.v[name].grad = gradient
-            return value
-
-        self.optimiser.step(closure)  # type: ignore[arg-type]
-        self.optimiser.zero_grad()
-
-    def _relabel(self) -> None:
-        if self.labelling is not None and self.known.labels is not None and self._due(self.labelling.at):
-            self.know(replace(self.known, labels=self.labelling(self.images(), self.labels())))
-
-    def _due(self, parts: tuple[float, ...]) -> bool:
-        return self.iteration in {round(part * self.attack.iterations) for part in parts}
-
-    def _renew(self, l_sim: Tensor) -> None:
-        """Let the renewal change variables when its time has come; what it remembers counts among what is known.
-
-        Entries that changed lose their momentum but not the scale of their steps.
-        """
-        renewal = self.attack.renewal
-        if renewal is None or not self._due(renewal.at):
-            return
-        moment = Moment(self.iteration / self.attack.iterations, l_sim)
-        with torch.no_grad():
-            for name, value in renewal(self.v, self.known, self.memory, moment).items():
-                momentum = self.optimiser.state[self.v[name]].get("exp_avg")
-                if momentum is not None:
-                    momentum[self.v[name] != value] = 0
-                self.v[name].copy_(value)
-        self._recall()
-
-    def _recall(self) -> None:
-        self.know(replace(self.known, constants={**self.known.constants, **self.memory}))
-
-    def v_like(self, number: float) -> Tensor:
-        return torch.tensor(number, dtype=self.known.w0.dtype, device=self.known.w0.device)
-
-    def result(self, status: Literal["finished", "stopped early", "interrupted"]) -> Reconstruction:
-        _, value, terms = self.objective.evaluate(self.v, self.v_like(self.iteration / self.attack.iterations))
-        self._remember(value, terms["l_sim"])
-        return Reconstruction(
-            images=self.images().cpu(),
-            best=self.best.cpu(),
-            labels=self.labels().cpu(),
-            l_sim=float(terms["l_sim"]),
-            l_sim_raw=float(terms["l_sim_raw"]),
-            l_sim_best=float(self.best_l_sim),
-            history=tuple(self.rows),
-            iterations=self.ready.iterations + self.iteration,
-            seconds=self.seconds,
-            status=status,
-            objective=float(value),
-            notes={**self.ready.notes, **self._moved()},
-        )
-
-    def pack(self) -> Checkpoint:
-        """Everything that determines the rest of the run, as plain tensors, numbers and lists."""
-        return {
-            "v": {name: value.clone() for name, value in self.v.items()},
-            "optimiser": self.optimiser.state_dict(),
-            "iteration": self.iteration,
-            "seconds": self.seconds,
-            "memory": dict(self.memory),
-            "labels": self.known.labels,
-            "rows": [dict(row) for row in self.rows],
-            "best": (self.best, self.best_value, self.best_l_sim),
-        }
-
-    def unpack(self, state: Checkpoint) -> None:
-        with torch.no_grad():
-            for name, value in state["v"].items():
-                self.v[name].copy_(value)
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.memory = {name: value.to(self.known.w0.device) for name, value in state["memory"].items()}
-        self._recall()
-        if self.labelling is not None and state["labels"] is not None:
-            self.know(replace(self.known, labels=state["labels"].to(self.known.w0.device)))
-        self.iteration, self.seconds, self.rows = state["iteration"], state["seconds"], list(state["rows"])
-        self.best, self.best_value, self.best_l_sim = (value.to(self.known.w0.device) for value in state["best"])
-
-    def _remember(self, value: Tensor, l_sim: Tensor) -> None:
-        better = value < self.best_value
-        self.best = torch.where(better, self.images(), self.best)
-        self.best_value = torch.where(better, value, self.best_value)
-        self.best_l_sim = torch.where(better, l_sim, self.best_l_sim)
-
-    def _look(self, watch: Watch, value: float, terms: Mapping[str, Tensor]) -> None:
-        row = {"iteration": self.ready.iterations + self.iteration, "objective": value, "seconds": self.seconds}
-        row |= {name: float(term) for name, term in terms.items()} | self._moved()
-        self.rows.append({**row, **watch.look(row, self.images(), self.labels())})
-
-    def _moved(self) -> dict[str, float]:
-        """How far the surrogate variables went: t, |P1 - mid| / |delta|, mean |d - 1|; how far a prior is trusted."""
-        seen = {}
-        if "t" in self.v:
-            seen["t"] = float(self.v["t"])
-        if "p1" in self.v:
-            seen["p1_distance"] = float(self.v["p1"].norm() / self.known.delta.norm())
-        if "d" in self.v:
-            seen["d_distance"] = float(self.v["d"].abs().mean())
-        if "trust" in self.memory:
-            seen["prior_trust"] = float(self.memory["trust"])
-        return seen
-
-    def _plateau(self) -> bool:
-        if self.attack.early_stop <= 0 or len(self.rows) < 2 or self.iteration < self.attack.iterations / 2:
-            return False
-        before, now = self.rows[-2]["objective"], self.rows[-1]["objective"]
-        return before - now < self.attack.early_stop * abs(before)
-
-
-def declare(attack: Attack, known: Known, seed: int) -> dict[str, Variable]:
-    """All variables of all parts."""
-    start = stream(seed, "dummy start")
-    declared = {**attack.images.variables(known, start), **attack.surrogate.variables(known)}
-    declared |= attack.matching.variables(known)
-    if known.labels is None:
-        noise = torch.randn(known.n, known.classes, generator=start).to(known.w0)
-        declared["y"] = Variable(noise, 0.1)
-    return {name: _from_before(name, one, known) for name, one in declared.items()}
-
-
-def _from_before(name: str, variable: Variable, known: Known) -> Variable:
-    """A variable that another attack has moved already starts from there."""
-    before = known.constants.get(f"start_{name}")
-    return variable if before is None or before.shape != variable.start.shape else replace(variable, start=before)

@@ -10,8 +10,11 @@ from leakscope.attacks.span import ITERATIONS, FollowSpan
 from leakscope.attacks.surrogate import Bezier, Linear, Start
 from leakscope.attacks.transformers import SmallSteps
 
+TV = 0.01
+"""lambda_tv of IG and SME, as SME's authors set it."""
 
-def ig(*, lr: float = 1.0, tv: float = 0.01, schedule: str = "paper") -> Attack:
+
+def ig(*, lr: float = 1.0, tv: float = TV, schedule: str = "paper") -> Attack:
     """Inverting Gradients (Geiping et al. 2020) as the paper runs it: the SME loop with the state fixed at w0."""
     return Attack(
         name="ig",
@@ -24,7 +27,7 @@ def ig(*, lr: float = 1.0, tv: float = 0.01, schedule: str = "paper") -> Attack:
     )
 
 
-def sme(*, lr: float = 1.0, lr_t: float = 1e-3, tv: float = 0.01, schedule: str = "paper") -> Attack:
+def sme(*, lr: float = 1.0, lr_t: float = 1e-3, tv: float = TV, schedule: str = "paper") -> Attack:
     """Surrogate Model Extension (Zhu, Yao, Blaschko 2023): one state on the line between w0 and wT (eq. 3)."""
     return Attack(
         name="sme",
@@ -46,21 +49,24 @@ def nl_sme(
     lambda_p: float = 1e-2,
     lambda_d: float = 1e-5,
     gamma: float = 0.0,
-    tv: float = 0.005,
+    tv: float | None = None,
     trajectory: bool = True,
     calibration: bool = True,
     schedule: str = "paper",
 ) -> Attack:
     """NL-SME (the paper, eqs. 5-11): a Bezier path with a learned control point, and calibrated matching.
 
-    `trajectory` and `calibration` are the two switches of the paper's ablation; with both off it is SME.
+    `trajectory` and `calibration` are the two switches of the paper's ablation; with both off, or with lr_p = lr_d = 0,
+    it is SME. Unless `tv` is given, it is SME's on the line and half of it on a free path, which explains what the line
+    leaves to be smoothed over.
     """
+    smooth = (TV / 2 if trajectory and lr_p else TV) if tv is None else tv
     return Attack(
         name="nl-sme",
         images=Pixels(lr=lr),
         surrogate=Bezier(lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p) if trajectory else Linear(lr_t=lr_t),
         matching=Calibrated(lr_d=lr_d, lambda_d=lambda_d) if calibration else Cosine(),
-        priors=(TotalVariation(weight=tv), ClassLoss(weight=gamma)) if gamma else (TotalVariation(weight=tv),),
+        priors=(TotalVariation(weight=smooth), *((ClassLoss(weight=gamma),) if gamma else ())),
         adaptations=(SmallSteps(),),
         schedule=schedule,
     )

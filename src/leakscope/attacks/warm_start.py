@@ -13,7 +13,8 @@ from leakscope.attacks.preparation import Keep, Prepared
 from leakscope.attacks.watch import Watch
 
 if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack, Descent
+    from leakscope.attacks.descent import Descent
+from leakscope.attacks.engine import Attack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +48,14 @@ class WarmStart:
     def __call__(
         self, attack: Attack, known: Known, *, seed: int, watch: Watch, before: Prepared | None, keep: Keep
     ) -> Prepared:
-        from leakscope.attacks.engine import Descent  # the engine runs preparations, this one runs the engine
+        from leakscope.attacks.descent import Descent, descend  # a descent runs preparations, this one runs a descent
 
         first, seen, notes = self.attack.adapt(known)
         iterations = max(1, round(self.ratio * attack.iterations))
         first = replace(first, iterations=iterations, history=attack.history, chunk=attack.chunk)
         run = Descent(first, seen, None, seed=seed, state=before.state if before else None)
-        done = run.go(Ahead(watch, attack.iterations, lambda: keep(lambda: so_far(run, notes, finished=False))), dict)
+        ahead = Ahead(watch, attack.iterations, lambda: keep(lambda: so_far(run, notes, finished=False)))
+        (done,) = descend([run], ahead, dict)
         if done.status == "interrupted":
             return so_far(run, notes, finished=False)
         handed = ("y", *attack.surrogate.moves, *attack.matching.moves)

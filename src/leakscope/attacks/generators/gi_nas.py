@@ -128,7 +128,7 @@ def with_candidate(known: Known, candidate: Candidate) -> Known:
 
 def score(attack: Attack, known: Known, seed: int) -> float:
     """The matching loss at the start, without priors; a defense that is imitated is imitated here too."""
-    from leakscope.attacks.engine import declare  # the engine runs preparations, this one asks the engine
+    from leakscope.attacks.descent import declare  # the engine runs preparations, this one asks the engine
 
     v = {name: variable.start for name, variable in declare(attack, known, seed).items()}
     with torch.no_grad():
