@@ -25,7 +25,7 @@ NOT_ITS_OWN = {"data_fingerprint", "device", "update_file", "truth_file", "prior
 def brief(record: Mapping[str, Any], cell: Cell) -> Row:
     """What of a cell goes into results/: what it was, scores, curve, time and memory."""
     row = {name: record.get(name) for name in KEPT} | {"key": cell.key, "status": record["status"]}
-    row["cell"] = cell.model_dump(exclude_defaults=True)
+    row["cell"] = cell.model_dump(exclude={"prior"}, exclude_defaults=True)  # a place on this machine
     row["parameters"] = parameters(cell)
     row["metrics"] = {name: record["metrics"].get(name) for name in METRICS}
     row["baseline"] = {name: record["baseline"].get(name) for name in METRICS}
