@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,6 +60,20 @@ def test_missing_data_is_a_reason_not_an_error(tmp_path):
     planned = plan(entry, Datasets())
     assert planned.cells == ()
     assert "femnist" in planned.reasons[0]
+
+
+def test_a_prior_is_that_of_the_data_set_or_the_reason_for_a_gap(tmp_path):
+    (tmp_path / "femnist").mkdir()
+    places = Places(priors=tmp_path)
+    found = list(entries(read_target("table1"), clients=1, quick=False, places=places, present=lambda _: True))
+    priors = {(entry.attack, entry.requests[0].dataset): entry.requests[0].prior for entry in found}
+    assert priors["dggi", "femnist"] == str(tmp_path / "femnist")
+    assert priors["dggi", "cifar100"] is None
+    assert {prior for (attack, _), prior in priors.items() if attack != "dggi"} == {None}
+    (gap,) = (entry for entry in found if (entry.attack, entry.setting.name) == ("dggi", "CIFAR-100, T = 100"))
+    planned = plan(gap, SimpleNamespace(load=lambda _: None))
+    assert planned.cells == ()
+    assert "dggi needs a prior" in planned.reasons[0]
 
 
 def test_a_stand_in_is_labelled(tmp_path):

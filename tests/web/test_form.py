@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leakscope.errors import InputError
-from leakscope.web.form import CHOICES, NUMBERS, SUGGESTED_DEFENSES, Form, read_form
+from leakscope.web.form import CHOICES, NUMBERS, SUGGESTED_DEFENSES, Form, offered_attacks, read_form
 
 FILLED = {
     "name": ["mine"],
@@ -141,3 +141,10 @@ def test_fields_have_ranges_and_choices() -> None:
         assert number.default is None or number.low <= number.default <= number.high
     assert "photos" in CHOICES["dataset"]
     assert not any("folder" in name for name in CHOICES["dataset"])
+
+
+def test_an_attack_that_reads_a_file_is_not_offered() -> None:
+    assert "sme" in offered_attacks()
+    assert "dggi" not in offered_attacks()
+    with pytest.raises(InputError, match="unknown attack 'dggi'"):
+        read_form({**FILLED, "attack": ["dggi"]})
