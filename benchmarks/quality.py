@@ -8,6 +8,7 @@
     python benchmarks/quality.py parts         span-sme without one of its parts
     python benchmarks/quality.py defenses      the paper's defenses on FEMNIST
     python benchmarks/quality.py labels        labels recovered from the update
+    python benchmarks/quality.py memory        --memory low, and a thousand images at once
 
 Several suites may be named: a cell that is in two of them runs once. Needs LEAKSCOPE_DATA (and LEAKSCOPE_WEIGHTS for
 LPIPS). Writes results/<suite>.json; a run that was broken off goes on. Defaults were chosen on FEMNIST writers 1, 2, 3,
@@ -126,6 +127,12 @@ def labels_suite() -> list[Request]:
     return femnist(WRITERS[:3], attacks=("nl-sme",), labels="recovered", matching="global")
 
 
+def memory_suite() -> list[Request]:
+    paper = {"attacks": ("nl-sme",), "matching": "global"}
+    pooled = Request(dataset="femnist", writer="pooled", seed=40, n=1000, iterations=20, **paper)
+    return [*femnist(WRITERS[:3], memory="low", **paper), pooled]
+
+
 SUITES = {
     "main": main_suite,
     "others": others_suite,
@@ -135,6 +142,7 @@ SUITES = {
     "parts": parts_suite,
     "defenses": defenses_suite,
     "labels": labels_suite,
+    "memory": memory_suite,
 }
 
 

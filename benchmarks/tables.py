@@ -173,6 +173,79 @@ def ablation_table() -> str:
     return markdown(["trajectory", "calibration", "PSNR dB", "clients"], rows)
 
 
+def defenses_table() -> str:
+    """nl-sme against each defense, next to the same clients without one."""
+    plain = {cell["client"]["seed"]: cell for cell in read("main")["cells"] if cell["attack"] == "nl-sme"}
+    rows = []
+    for (defense, asked), cells in group(map(with_matching, read("defenses")["cells"]), "defense", "asked").items():
+        if cells[0]["dataset"] != "femnist":
+            continue
+        undefended = [plain[c["client"]["seed"]] for c in cells if c["client"]["seed"] in plain]
+        both = [mean((cell["metrics"]["psnr"] for cell in group), 2) for group in (undefended, cells)]
+        rows.append([defense, asked, *both, mean((c["metrics"]["ssim"] for c in cells), 3), str(len(cells))])
+    return markdown(["defense", "matching", "undefended dB", "defended dB", "SSIM", "clients"], rows)
+
+
+def with_matching(cell: Row) -> Row:
+    """`asked`: the matching that was asked for, and what `auto` chose."""
+    chosen = cell["matching"]["chosen"]
+    return {**cell, "asked": chosen if cell["cell"].get("matching") == chosen else f"auto: {chosen}"}
+
+
+def labels_table() -> str:
+    known = {cell["client"]["seed"]: cell for cell in read("main")["cells"] if cell["attack"] == "nl-sme"}
+    rows = [
+        [
+            cell["client"].get("writer", ""),
+            f"{cell['notes']['label_error']:.0%}",
+            f"{known[seed]['metrics']['psnr']:.2f}" if (seed := cell["client"]["seed"]) in known else "-",
+            f"{cell['metrics']['psnr']:.2f}",
+        ]
+        for cell in read("labels")["cells"]
+    ]
+    return markdown(["writer", "labels wrong", "labels known dB", "labels recovered dB"], rows)
+
+
+def step_table() -> str:
+    rows = []
+    for model in ("cnn-cifar", "cnn-mnist"):
+        step = read(f"step-{model}")
+        copies = [f"{step[name]:.1f}" for name in ("extra_copies_of_nl_sme", "extra_copies_of_nl_sme_low")]
+        ratios = [f"{step[name]:.2f}" for name in ("eager", "ours_eager", "ours")]
+        rows.append([model, *ratios, f"{step['faster_than_eager']:.2f} x", f"{step['compile_seconds']:.0f} s", *copies])
+    header = ["model", "straightforward eager", "ours, eager", "ours, compiled", "faster", "compile (cold)"]
+    return markdown([*header, "model copies above SME", "with --memory low"], rows)
+
+
+def time_table() -> str:
+    rows = []
+    for client, ways in read("time_to_quality").get("clients", {}).items():
+        for way in ("fast", "span-sme"):
+            found, paper = ways[way], ways["paper"]
+            reached = found["time_to_paper"]
+            share = "-" if reached is None else f"{reached:.0%}"
+            psnr = [f"{paper['psnr']:.2f}", f"{found['psnr']:.2f}"]
+            rows.append([client, way, *psnr, share, f"{found['seconds'] / paper['seconds']:.0%}"])
+    header = ["client", "way", "paper's schedule dB", "dB", "time until the paper's dB", "whole time"]
+    return markdown(header, rows)
+
+
+def memory_table() -> str:
+    usual = {cell["key"]: cell for cell in read("main")["cells"]}
+    same = {cell["client"]["seed"]: cell for cell in usual.values() if cell["attack"] == "nl-sme"}
+    rows = []
+    for cell in read("memory")["cells"]:
+        before = same.get(cell["client"]["seed"]) if cell["client"]["n"] == 50 else None
+        rows.append([
+            f"N={cell['client']['n']}, {cell['iterations']} iterations",
+            cell["cell"].get("memory", "normal"),
+            "-" if before is None else f"{before['metrics']['psnr']:.2f}",
+            f"{cell['metrics']['psnr']:.2f}",
+            f"{cell['peak_memory_mb']:.0f} MB",
+        ])  # fmt: skip
+    return markdown(["FEMNIST client", "--memory", "normal dB", "dB", "peak memory"], rows)
+
+
 def reproduced(name: str) -> str:
     """A table or figure of the paper as far as results/ hold it: what was measured, then what was not."""
     target = read_target(name)
@@ -205,6 +278,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings-table": settings_table,
     "parts-table": parts_table,
     "ablation-table": ablation_table,
+    "defenses-table": defenses_table,
+    "labels-table": labels_table,
+    "step-table": step_table,
+    "time-table": time_table,
+    "memory-table": memory_table,
     **{f"reproduce-{name}": partial(reproduced, name) for name in TARGETS if read_target(name).settings},
 }
 
