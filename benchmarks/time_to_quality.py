@@ -24,6 +24,7 @@ from leakscope.cli.display import showing
 from leakscope.runs.atomic import write_json
 from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE, versions
+from quality import share
 
 ROOT = Path(__file__).parent.parent
 WRITERS = ("40", "42", "47")
@@ -106,7 +107,7 @@ def main() -> None:
     cells = list(asked.values())
     with showing(cells, quiet=False) as notice:
         execute = choose_executor(workers=chosen.workers)
-        done = run_cells(cells, chosen.runs, Request(), execute=execute, notice=notice)
+        done = run_cells(cells, share(chosen.runs), Request(), execute=execute, notice=notice)
     records = {record["key"]: record for record in done.cells if record["status"] in DONE}
     if missing := [f"{client} {way}" for (client, way), cell in asked.items() if cell.key not in records]:
         raise SystemExit(f"not finished: {', '.join(missing)}; start again to go on")
