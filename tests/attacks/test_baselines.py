@@ -214,7 +214,7 @@ def test_with_the_true_order_the_simulation_attack_ends_at_the_true_images():
     assert client.batch.labels.tolist() == sorted(client.batch.labels.tolist())
     order = tuple((int(batch),) for batch in batches(5, client.training, seed=client.seed))
     attack = unrolled(steps="full", tv=0.0, start="nl-sme", share=0.5)
-    attack = replace(attack, surrogate=replace(attack.surrogate, order=order), iterations=240, history=120)
+    attack = replace(attack, surrogate=replace(attack.surrogate, order=order), iterations=320, history=160)
     found = attack(tiny_observation(client))
     assert found.history[0]["l_sim"] > 1e-3
     assert found.l_sim < 1e-4
