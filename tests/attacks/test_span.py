@@ -13,6 +13,7 @@ from leakscope.attacks.known import Dummy, Known
 from leakscope.attacks.matching import Masked
 from leakscope.attacks.pages import fill_pages, page_value
 from leakscope.attacks.recipes import nl_sme, span_sme
+from leakscope.attacks.reliability import Reliability
 from leakscope.attacks.span import FeatureSpan, FollowSpan, SpanImages, sees_raw_image
 from leakscope.attacks.unmix import USUAL, Mixture, Unmix, inside
 from leakscope.client import Client, train
@@ -130,6 +131,16 @@ def test_exact_spans_are_searched_from_inside_with_the_straight_line():
     assert isinstance(attack.images, SpanImages)
     assert isinstance(attack.renewal, Unmix)
     assert known.constants["span"].shape == (144, 6)
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn-mnist"])
+def test_a_noisy_update_has_no_span_to_believe(model):
+    known = known_of(tiny_client(model=model, n=6, epochs=4, lr=0.05))
+    noisy = replace(known, delta=known.delta + 0.5 * known.delta.std() * torch.randn_like(known.delta))
+    attack, seen, _ = Reliability()(span_sme(), noisy)
+    attack, _, notes = follow(seen, attack)
+    assert "noisy" in str(notes["span"])
+    assert attack.iterations == nl_sme().iterations
 
 
 def test_an_image_that_is_there_twice_leaves_a_smaller_span():

@@ -69,8 +69,8 @@ def twins(x: Tensor) -> list[int]:
 
 
 def layer_update(known: Known) -> Tensor:
-    """dW (m, F) of the first fully connected layer, from the denoised update where there is one."""
-    return known.split(known.constants.get("target", known.delta))[f"{known.feature_layer}.weight"]
+    """dW (m, F) of the first fully connected layer."""
+    return known.split(known.delta)[f"{known.feature_layer}.weight"]
 
 
 def row_space(dW: Tensor, rank: int) -> tuple[Tensor, Tensor]:

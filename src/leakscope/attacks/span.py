@@ -96,6 +96,8 @@ class FollowSpan:
     def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
         if known.feature_layer is None:
             return self._without(attack, known, "the model has no fully connected layer on image vectors")
+        if "target" in known.constants:
+            return self._without(attack, known, "the update is noisy, and denoising leaves a span of its own")
         basis, sizes = row_space(layer_update(known), min(layer_update(known).shape))
         if rank := exact_rank(known, sizes):
             known = replace(known, constants={**known.constants, "span": basis[:, :rank].to(known.w0)})
