@@ -68,7 +68,9 @@ class Range:
 
     def covers(self, value: Any) -> bool:
         """Whether a value of the recipe lies within the search."""
-        return write(value) in self.choices if self.choices else bool(self.low <= value <= self.high)
+        if self.choices:
+            return write(value) in self.choices
+        return value is not None and bool(self.low <= value <= self.high)
 
 
 @dataclass(frozen=True, kw_only=True)
