@@ -1,6 +1,6 @@
 """Seconds and memory of NL-SME against the number of images, local steps, weights and the size of the images.
 
-    python benchmarks/scaling.py [--steps 5] [--only n]
+    python benchmarks/scaling.py [--steps 5] [--only n] [--draw]
 
 Every point runs in a process of its own on random data; eager steps, one thread. Writes results/scaling.json and
 docs/images/scaling.svg.
@@ -40,6 +40,8 @@ from leakscope.victims.cnn import _two_block_cnn
 
 ROOT = Path(__file__).parent.parent
 CLASSES = 62
+LOGARITHMIC = ("steps",)
+"""Series that go over orders of magnitude; along the others a straight line means proportional cost."""
 MEASURED = {"seconds_per_step": "s per step", "peak_mb": "MB"}
 
 
@@ -135,7 +137,10 @@ def draw(result: dict[str, Any], path: Path) -> None:
             rows[:, column], ("seconds_per_step", "peak_mb"), ("s per step", "MB"), strict=True
         ):
             axes.plot(xs, [row[key] for row in points], marker="o")
-            axes.set(xscale="log", ylim=(0, None), xlabel=SERIES[name][0], ylabel=label)
+            axes.set(xlabel=SERIES[name][0], ylabel=label)
+            axes.set_ylim(0, 1.1 * max(row[key] for row in points))
+            if name in LOGARITHMIC:
+                axes.set(xscale="log")
     figure.tight_layout()
     with writing(path) as aside:
         figure.savefig(aside, format="svg")
@@ -145,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--only", choices=SERIES, action="append")
+    parser.add_argument("--draw", action="store_true", help="draw what was measured before, measure nothing")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "scaling.json")
     chosen = parser.parse_args()
@@ -152,6 +158,10 @@ def main() -> None:
     if chosen.point:
         given = json.loads(chosen.point)
         print(json.dumps(measure(Point(**{**given, "widths": tuple(given["widths"])}), chosen.steps)))
+        return
+    picture = ROOT / "docs" / "images" / "scaling.svg"
+    if chosen.draw:
+        draw(json.loads(chosen.out.read_text()), picture)
         return
     series: dict[str, list[dict[str, Any]]] = {}
     for name in chosen.only or SERIES:
@@ -162,7 +172,7 @@ def main() -> None:
             print(f"{name:8} {across(name, row):>12,.0f}  {row['seconds_per_step']:.3f} s  {row['peak_mb']:.0f} MB")
     result = {"command": "python benchmarks/scaling.py", "versions": versions(), "series": series}
     write_json(chosen.out, result)
-    draw(result, ROOT / "docs" / "images" / "scaling.svg")
+    draw(result, picture)
 
 
 if __name__ == "__main__":
