@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from test_engine import Interrupting
 from torch import nn
 
 pytest.importorskip("diffusers", reason="dggi needs diffusers (extra `diffusion`)")
@@ -17,7 +18,6 @@ from leakscope.attacks.diffusion import granting
 from leakscope.attacks.diffusion.denoising import Interleave, Score
 from leakscope.attacks.known import Dummy, Known
 from leakscope.attacks.recipes import nl_sme, sme
-from leakscope.attacks.watch import Watch
 from leakscope.errors import InputError
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.folder import fingerprint, read_denoiser
@@ -106,22 +106,6 @@ def test_a_prior_that_knows_the_images_finds_them(prior, mode, monkeypatch):
 
 def psnr(found: torch.Tensor, truth: torch.Tensor) -> float:
     return float(-10 * torch.log10((found - truth).square().flatten(1).mean(1)).mean())
-
-
-class Interrupting(Watch):
-    """Takes every checkpoint and stops after some iterations."""
-
-    def __init__(self, after: int) -> None:
-        self.after, self.seen, self.state = after, 0, None
-
-    def tick(self, *_: int) -> None:
-        self.seen += 1
-
-    def keep(self, checkpoint):
-        self.state = checkpoint()
-
-    def stop(self) -> bool:
-        return self.seen >= self.after
 
 
 @pytest.mark.parametrize("mode", MODES)

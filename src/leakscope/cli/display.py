@@ -102,19 +102,24 @@ def _note(event: dict[str, Any]) -> str:
     return "  ".join(shown)
 
 
-@contextmanager
-def showing(cells: list[Cell], *, quiet: bool, workers: int = 1, log: bool = False) -> Iterator[Notice]:
-    """Bars on a terminal; else nothing, or with `log` a line for each cell that ended."""
-    if quiet or not sys.stderr.isatty():
-        yield Lines(cells, workers=workers) if log and not quiet else lambda _: None
-        return
-    columns = (
+def bars() -> Progress:
+    """Bars with what is done, the time so far and the time left; tasks have a `note`."""
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
+        console=console,
     )
-    with Progress(*columns, console=console) as progress:
+
+
+@contextmanager
+def showing(cells: list[Cell], *, quiet: bool, workers: int = 1, log: bool = False) -> Iterator[Notice]:
+    """Bars on a terminal; else nothing, or with `log` a line for each cell that ended."""
+    if quiet or not sys.stderr.isatty():
+        yield Lines(cells, workers=workers) if log and not quiet else lambda _: None
+        return
+    with bars() as progress:
         yield Display(progress, cells, workers=workers)

@@ -11,11 +11,10 @@ from typing import Annotated
 
 import typer
 from PIL import Image
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from leakscope import data as datasets
 from leakscope.cli import options as o
-from leakscope.cli.display import console
+from leakscope.cli.display import bars, console
 from leakscope.errors import InputError, Problem, refuse
 from leakscope.paper.grid import CLIENTS, FIRST_SEED
 from leakscope.pictures import enlarge, strip
@@ -132,14 +131,6 @@ def showing(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
     if not sys.stderr.isatty():
         yield Lines(what, total)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console) as progress:
+    with bars() as progress:
         task = progress.add_task(what, total=total, note="")
         yield lambda done, note: progress.update(task, completed=done, note=note)
