@@ -38,13 +38,7 @@ class Straighten:
     at: tuple[float, ...] = (0.25, 0.4, 0.55, 0.7, 0.85)
     part_twins: int = 3
 
-    def __call__(
-        self,
-        v: Variables,
-        known: Known,
-        memory: dict[str, Tensor],
-        moment: Moment,  # noqa: ARG002
-    ) -> dict[str, Tensor]:
+    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:  # noqa: ARG002
         """Images (N, C, H, W) that begin anew, if any; `memory` gets the new constant `span` (F, k)."""
         x = v["x"]
         labels = known.labels if known.labels is not None else torch.softmax(v["y"], dim=1)

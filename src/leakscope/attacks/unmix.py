@@ -39,13 +39,7 @@ class Unmix:
 
     at: tuple[float, ...] = (0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
 
-    def __call__(
-        self,
-        v: Variables,
-        known: Known,
-        memory: dict[str, Tensor],
-        moment: Moment,  # noqa: ARG002
-    ) -> dict[str, Tensor]:
+    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:  # noqa: ARG002
         """New coordinates z (N, r); `memory` keeps the columns of C that were found before."""
         basis, before = known.constants["span"].double(), v["z"].double()
         page, mixture = page_value(before @ basis.T, known), Mixture.of(known, basis)
