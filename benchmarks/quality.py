@@ -34,7 +34,7 @@ from leakscope.runs.store import DONE
 
 WRITERS = ("40", "42", "47", "57", "61")
 """FEMNIST writers with at least 40 different characters among their first 50 samples, no default was chosen on."""
-CIFAR_SEEDS = (101, 102, 103, 104, 105)
+CIFAR_SEEDS = tuple(range(101, 111))
 ROOT = Path(__file__).parent.parent
 
 
@@ -53,7 +53,7 @@ def main_suite() -> list[Request]:
 
 def others_suite() -> list[Request]:
     others = {"attacks": ("sme", "ig"), "matching": "global"}
-    return [*femnist(WRITERS[:3], **others), *cifar(CIFAR_SEEDS[:3], **others)]
+    return [*femnist(WRITERS, **others), *cifar(CIFAR_SEEDS[:3], **others)]
 
 
 def baselines_suite() -> list[Request]:
