@@ -52,8 +52,12 @@ def main_suite() -> list[Request]:
 
 
 def others_suite() -> list[Request]:
-    others = {"attacks": ("sme", "ig"), "matching": "global"}
-    return [*femnist(WRITERS, **others), *cifar(CIFAR_SEEDS[:3], **others)]
+    both = {"attacks": ("sme", "ig"), "matching": "global"}
+    return [
+        *femnist(WRITERS, **both),
+        *cifar(CIFAR_SEEDS[:3], **both),
+        *cifar(CIFAR_SEEDS[3:], attacks=("sme",), matching="global"),
+    ]
 
 
 def baselines_suite() -> list[Request]:
