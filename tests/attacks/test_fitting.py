@@ -101,6 +101,12 @@ def test_the_matching_inside_another_gets_smaller_too(known):
     assert low_memory(sme(), known).matching == Cosine()
 
 
+def test_fast_takes_the_small_composition_and_the_papers_schedule_does_not(known):
+    fast, *_ = Fit()(nl_sme(schedule="fast"), known)
+    assert fast == replace(low_memory(nl_sme(), known), schedule="fast")
+    assert Fit()(nl_sme(), known)[0] == nl_sme()
+
+
 def test_chunks_are_equal_and_keep_below_the_limit(known):
     known = replace(known, n=100)
     one = activations_mb(known)
