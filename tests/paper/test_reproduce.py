@@ -106,6 +106,13 @@ def test_figures_are_drawn_from_what_was_measured(undisturbed, root, tmp_path):
     assert {path.name for path in (tmp_path / "run" / "figures").iterdir()} == {"figure6.svg", "figure6.png"}
 
 
+def test_some_attacks_of_a_table_alone(root):
+    job = lay_out("table2", attacks=("sme", "nl-sme"), quick=True, places=Places(root))
+    assert [cell.attack for cell in job.cells] == ["sme", "nl-sme"]
+    everything = lay_out("table2", quick=True, places=Places(root))
+    assert {cell.key for cell in job.cells} < {cell.key for cell in everything.cells}
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's own, when it is imported
 def test_without_the_data_cells_are_null_with_the_reason(tmp_path):
     from typer.testing import CliRunner

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from leakscope.attacks import ATTACKS
 from leakscope.cli import options as o
 from leakscope.cli.display import console, showing
 from leakscope.errors import InputError, Problem, unknown
@@ -30,16 +31,18 @@ def reproduce(
     name: Annotated[str, typer.Argument(metavar="NAME", help="table1 ... table12, figure1 ... figure7, theorem1, all")],
     quick: Annotated[bool, typer.Option("--quick", help="a scaled-down grid, to see that everything runs")] = False,
     clients: Annotated[int | None, typer.Option("--clients", help="clients per entry [5, quick 1]")] = None,
+    attack: Annotated[list[str] | None, typer.Option("--attack", help="repeatable: only these of the table's")] = None,
     prior: Annotated[
         Path | None, typer.Option("--prior", help="folder of diffusion priors, one for each data set: PRIOR/femnist")
     ] = None,
     results: Annotated[Path, typer.Option("--results", help="finished cells to take over")] = Path("results"),
 ) -> None:
     """Reproduce a table or figure of the paper, or all: started again it goes on."""
-    _check(name, clients)
+    attacks = attack or []
+    _check(name, clients, attacks)
     execute = choose_executor(given["executor"], workers=given["workers"], ray_address=given["ray_address"])
     places = Places(given["data_root"], given["weights"], priors=prior)
-    job = lay_out(name, quick=quick, clients=clients, places=places, device=given["device"])
+    job = lay_out(name, attacks=attacks, quick=quick, clients=clients, places=places, device=given["device"])
     out = given["out"] or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     command = shlex.join(["leakscope", *sys.argv[1:]])
     run, todo = begin(job, out, results=results, command=command)
@@ -49,8 +52,9 @@ def reproduce(
     _conclude(done, as_json=given["json"], code=_exit_code(done, missing=any(one.reasons for one in job.planned)))
 
 
-def _check(name: str, clients: int | None) -> None:
+def _check(name: str, clients: int | None, attacks: list[str]) -> None:
     problems = [] if name in ("all", *NAMES) else [unknown("table or figure", name, ("all", *NAMES))]
+    problems += [unknown("attack", attack, ATTACKS) for attack in attacks if attack not in ATTACKS]
     if clients is not None and clients < 1:
         problems.append(Problem(f"--clients {clients} is not at least 1", fix="--clients 1 or more"))
     if problems:

@@ -66,14 +66,22 @@ class Reproduction:
 
 
 def lay_out(
-    name: str, *, quick: bool = False, clients: int | None = None, places: Places | None = None, device: str = "auto"
+    name: str,
+    *,
+    attacks: Sequence[str] = (),
+    quick: bool = False,
+    clients: int | None = None,
+    places: Places | None = None,
+    device: str = "auto",
 ) -> Job:
-    """The cells of one target or of all; what cannot be run is kept with its reason."""
+    """The cells of one target or of all, of some attacks or of all; what cannot be run is kept with its reason."""
     places, datasets = places or Places(), Datasets()
     targets = choose(name)
     found = []
     for target in targets:
         for entry in entries(target, clients=clients or (1 if quick else CLIENTS), quick=quick, places=places):
+            if attacks and entry.attack is not None and entry.attack not in attacks:
+                continue
             asked = tuple(replace(request, device=device) for request in entry.requests)
             found.append(plan(replace(entry, requests=asked), datasets))
     return Job(tuple(targets), tuple(found), quick, places)
