@@ -34,7 +34,7 @@ from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE
 
 WRITERS = REPORTED[:5]
-CIFAR_SEEDS = tuple(range(101, 111))
+CIFAR_SEEDS = tuple(range(101, 109))
 ROOT = Path(__file__).parent.parent
 
 

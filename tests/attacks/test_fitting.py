@@ -82,7 +82,7 @@ def large_floats(run: Descent) -> int:
     return sum(value.numel() for value in kept if isinstance(value, torch.Tensor) and value.numel() == p)
 
 
-@pytest.mark.parametrize(("low", "copies"), [(False, 6), (True, 2)])
+@pytest.mark.parametrize(("low", "copies"), [(False, 4), (True, 2)])
 def test_copies_of_the_model_beyond_sme(known, low, copies):
     attack = low_memory(nl_sme(), known) if low else nl_sme()
     run = Descent(attack, known, None, seed=0, state=None)

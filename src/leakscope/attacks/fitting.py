@@ -53,10 +53,9 @@ class Fit:
 
 
 def low_memory(attack: Attack, known: Known) -> Attack:
-    """One second moment and one d per tensor: two copies of the model more than SME, P1 and its momentum, not six.
+    """One second moment and one d per tensor: two copies of the model more than SME, P1 and its momentum, not four.
 
-    It also gets further in few iterations: entries of P1 without a gradient to speak of stay where they are, while
-    Adam's second moments would move them as fast as the others. Hence `fast` has it, too.
+    It also gets further in few iterations, hence `fast` has it, too.
     """
     optimiser = "adam-lean" if attack.optimiser == "adam" else attack.optimiser
     return replace(attack, matching=_per_tensor(attack.matching, known), optimiser=optimiser)

@@ -58,7 +58,7 @@ def nl_sme(
 
     `trajectory` and `calibration` are the two switches of the paper's ablation; with both off, or with lr_p = lr_d = 0,
     it is SME. Unless `tv` is given, it is SME's on the line and half of it on a free path, which explains what the line
-    leaves to be smoothed over.
+    leaves to be smoothed over. P1 and d move by Adam with one second moment per tensor of the model.
     """
     smooth = (TV / 2 if trajectory and lr_p else TV) if tv is None else tv
     return Attack(
@@ -68,6 +68,7 @@ def nl_sme(
         matching=Calibrated(lr_d=lr_d, lambda_d=lambda_d) if calibration else Cosine(),
         priors=(TotalVariation(weight=smooth), *((ClassLoss(weight=gamma),) if gamma else ())),
         adaptations=(SmallSteps(),),
+        optimiser="adam-lean",
         schedule=schedule,
     )
 

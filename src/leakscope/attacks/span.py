@@ -126,6 +126,7 @@ class FollowSpan:
             attack,
             matching=replace(matching, inner=other.matching) if isinstance(matching, Wrapped) else other.matching,
             priors=other.priors,
+            optimiser=other.optimiser,
             schedule=other.schedule,
             iterations=other.iterations if own else attack.iterations,
         )
