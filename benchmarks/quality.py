@@ -2,7 +2,9 @@
 
     python benchmarks/quality.py main          nl-sme and span-sme on FEMNIST and CIFAR-100
     python benchmarks/quality.py others        ig and sme there
-    python benchmarks/quality.py baselines     the paper's other methods, dlg, ig-official and unrolled, on the same
+    python benchmarks/quality.py baselines     fedleak and gi-nas there
+    python benchmarks/quality.py diffusion     dggi there; needs priors/femnist and priors/cifar100 (docs/prior.md)
+    python benchmarks/quality.py classics      dlg, ig-official, fedleak-pixel and unrolled there
     python benchmarks/quality.py ablation      trajectory on/off x calibration on/off
     python benchmarks/quality.py span          span-sme against nl-sme in every other setting
     python benchmarks/quality.py parts         span-sme without one of its parts
@@ -36,6 +38,7 @@ from leakscope.runs.store import DONE
 WRITERS = REPORTED[:5]
 CIFAR_SEEDS = tuple(range(101, 109))
 ROOT = Path(__file__).parent.parent
+PRIORS = ROOT / "priors"
 
 
 def femnist(writers: Iterable[str], **options: Any) -> list[Request]:
@@ -62,6 +65,10 @@ def others_suite() -> list[Request]:
 
 def baselines_suite() -> list[Request]:
     paper = {"attacks": ("fedleak", "gi-nas"), "matching": "global"}
+    return [*femnist(WRITERS[:3], **paper), *cifar(CIFAR_SEEDS[:3], **paper)]
+
+
+def classics_suite() -> list[Request]:
     classics = {"attacks": ("dlg", "ig-official", "fedleak-pixel"), "matching": "global"}
     coarse = {
         "attacks": ("unrolled",),
@@ -69,11 +76,18 @@ def baselines_suite() -> list[Request]:
         "iterations": 300,
         "matching": "global",
     }
-    femnist_clients, cifar_clients = WRITERS[:3], CIFAR_SEEDS[:3]
     return [
         request
-        for options in (paper, classics, coarse)
-        for request in (*femnist(femnist_clients, **options), *cifar(cifar_clients, **options))
+        for options in (classics, coarse)
+        for request in (*femnist(WRITERS[:1], **options), *cifar(CIFAR_SEEDS[:1], **options))
+    ]
+
+
+def diffusion_suite() -> list[Request]:
+    dggi = {"attacks": ("dggi",), "matching": "global"}
+    return [
+        *femnist(WRITERS[:3], prior=str(PRIORS / "femnist"), **dggi),
+        *cifar(CIFAR_SEEDS[:3], prior=str(PRIORS / "cifar100"), **dggi),
     ]
 
 
@@ -149,6 +163,8 @@ SUITES = {
     "main": main_suite,
     "others": others_suite,
     "baselines": baselines_suite,
+    "diffusion": diffusion_suite,
+    "classics": classics_suite,
     "ablation": ablation_suite,
     "span": span_suite,
     "parts": parts_suite,
