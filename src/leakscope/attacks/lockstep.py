@@ -29,8 +29,9 @@ def groups(attack: Attack, known: Known, rounds: Sequence[Round], *, first: int)
 
 def in_lockstep(attack: Attack, known: Known, rounds: Sequence[Round]) -> bool:
     """Whether restarts can and should go together: a function of attack and device, never of a clock."""
-    simple = not rounds and attack.preparation is None and attack.optimiser == "adam" and why_not(attack) is None
-    possible = attack.restarts > 1 and simple and isinstance(attack.direction, Gradient)
+    simple = not rounds and attack.preparation is None and why_not(attack) is None
+    once = attack.optimiser in ("adam", "adam-lean") and isinstance(attack.direction, Gradient)
+    possible = attack.restarts > 1 and simple and once
     return possible and (attack.lockstep == "on" or (attack.lockstep == "auto" and known.w0.device.type == "cuda"))
 
 
