@@ -227,7 +227,14 @@ def time_table() -> str:
             psnr = [f"{paper['psnr']:.2f}", f"{found['psnr']:.2f}"]
             rows.append([client, way, *psnr, share, f"{found['seconds'] / paper['seconds']:.0%}"])
     header = ["client", "way", "paper's schedule dB", "dB", "time until the paper's dB", "whole time"]
-    return markdown(header, rows)
+    found = read("time_to_quality").get("summary", {})
+    means = [f"{way} {share:.0%} ({data})" for way in ("fast", "span-sme") for data, share in _of_means(found, way)]
+    return markdown(header, rows) + f"\nTime until the mean over clients is the paper's: {', '.join(means)}.\n"
+
+
+def _of_means(summary: dict[str, Any], way: str) -> list[tuple[str, float]]:
+    shares = summary.get(way, {}).get("time_to_paper_of_means", {})
+    return [(data, share) for data, share in shares.items() if share is not None]
 
 
 def memory_table() -> str:
