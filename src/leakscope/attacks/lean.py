@@ -39,15 +39,16 @@ class Lean(Optimizer):
     def _move(self, variable: Tensor, lr: float) -> None:
         gradient, state = variable.grad, self.state[variable]
         assert gradient is not None
-        step = state.setdefault("step", torch.zeros((), dtype=torch.float32, device=variable.device))
-        mean, squares = (state.setdefault(name, torch.zeros_like(variable)) for name in ("exp_avg", "exp_avg_sq"))
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32, device=variable.device)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(variable), torch.zeros_like(variable)
         adam(
             [variable],
             [gradient],
-            [mean],
-            [squares],
+            [state["exp_avg"]],
+            [state["exp_avg_sq"]],
             [],
-            [step],
+            [state["step"]],
             fused=True,
             amsgrad=False,
             beta1=BETAS[0],
@@ -61,11 +62,14 @@ class Lean(Optimizer):
     def _move_in_blocks(self, variable: Tensor, lr: float, counts: list[int]) -> None:
         gradient, state = variable.grad, self.state[variable]
         assert gradient is not None
-        state["step"] = state.get("step", 0) + 1
+        if not state:
+            state["step"], state["exp_avg"] = 0, torch.zeros_like(variable)
+            state["exp_avg_sq"] = torch.zeros(len(counts), dtype=variable.dtype, device=variable.device)
+        state["step"] += 1
         first, second = (1 - beta ** state["step"] for beta in BETAS)
-        mean = state.setdefault("exp_avg", torch.zeros_like(variable)).lerp_(gradient, 1 - BETAS[0])
+        mean = state["exp_avg"].lerp_(gradient, 1 - BETAS[0])
         squares = torch.stack([torch.dot(piece, piece) / len(piece) for piece in torch.split(gradient, counts)])
-        average = state.setdefault("exp_avg_sq", torch.zeros_like(squares)).lerp_(squares, 1 - BETAS[1])
+        average = state["exp_avg_sq"].lerp_(squares, 1 - BETAS[1])
         scale = average.sqrt().div_(second**0.5).add_(EPS)
         blocks = zip(torch.split(variable, counts), torch.split(mean, counts), scale, strict=True)
         for piece, direction, size in blocks:
