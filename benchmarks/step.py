@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from leakscope.attacks.compiled import Evaluator
@@ -61,19 +61,19 @@ def scene(model: str, n: int, *, shape: tuple[int, int, int] | None = None) -> O
     return observe(update, client.victim, knowledge=Knowledge(), normalisation=normalisation, labels=labels)
 
 
-def plain_step(known: Known) -> Step:
+def plain_step(known: Known, module: nn.Module) -> Step:
     """Forward and backward of ordinary training on the same batch."""
     x = torch.randn(known.n, *known.shape)
 
     def step() -> object:
         weights = {name: value.detach().requires_grad_() for name, value in known.split(known.w0).items()}
-        loss = functional.cross_entropy(torch.func.functional_call(known.module, weights, (x,)), known.labels)
+        loss = functional.cross_entropy(torch.func.functional_call(module, weights, (x,)), known.labels)
         return torch.autograd.grad(loss, list(weights.values()))
 
     return step
 
 
-def straightforward_step(known: Known) -> Step:
+def straightforward_step(known: Known, module: nn.Module) -> Step:
     """NL-SME as one writes it down from the paper: eqs. 6 to 11 in one graph, then Adam and the clamps."""
     w0, wT, delta = ({k: v.clone() for k, v in known.split(w).items()} for w in (known.w0, known.wT, known.delta))
     low, high = known.normalisation.box(known.w0)
@@ -91,7 +91,7 @@ def straightforward_step(known: Known) -> Step:
     def step() -> object:
         optimiser.zero_grad()
         w = {k: (1 - t) ** 2 * w0[k] + 2 * t * (1 - t) * p1[k] + t**2 * wT[k] for k in w0}
-        loss = functional.cross_entropy(torch.func.functional_call(known.module, w, (x,)), known.labels)
+        loss = functional.cross_entropy(torch.func.functional_call(module, w, (x,)), known.labels)
         g = dict(zip(w, torch.autograd.grad(loss, list(w.values()), create_graph=True), strict=True))
         l_sim = 1 - functional.cosine_similarity(flat({k: d[k] * g[k] for k in g}), flat(delta), dim=0)
         tv = (x[..., 1:] - x[..., :-1]).abs().mean() + (x[..., 1:, :] - x[..., :-1, :]).abs().mean()
@@ -131,8 +131,15 @@ def ratios(model: str, n: int, rounds: int) -> dict[str, object]:
     observation = scene(model, n)
     runs = {name: descent(recipe(), observation) for name, recipe in ATTACKS.items()}
     ours = descent(nl_sme(), observation, compiled=True)
-    known = runs["sme"].known
-    steps: dict[str, Step] = {"plain": plain_step(known), "ours": ours.step, "eager": straightforward_step(known)}
+    known, module = (
+        runs["sme"].known,
+        observation.victim.module,
+    )  # the net as its owner wrote it, without our convolutions
+    steps: dict[str, Step] = {
+        "plain": plain_step(known, module),
+        "ours": ours.step,
+        "eager": straightforward_step(known, module),
+    }
     steps |= {name: run.step for name, run in runs.items()}
     times = interleaved(steps, rounds)
     found = {

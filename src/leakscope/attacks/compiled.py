@@ -41,8 +41,8 @@ class Differentiable(Protocol):
 Run = Callable[[Objective, Variables, Tensor], Evaluated]
 COLD_SECONDS = 26
 """What compiling costs where nothing is cached yet (20 to 22 s on one quiet core)."""
-SAVED = 0.25
-"""Part of an eager step that compiling saves (0.2 on cnn-mnist, 0.3 on cnn-cifar)."""
+SAVED = 0.45
+"""Part of an eager step that compiling saves (0.5 on cnn-mnist, 0.35 on cnn-cifar)."""
 SPEED = 6e10
 """Operations per second of one core in an eager step, which takes about nine forward passes."""
 LAUNCHES = 5e-3

@@ -72,7 +72,7 @@ class Known:
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     """What a part worked out once from the observation, e.g. the span of the private features."""
     channels_last: bool = False
-    """Whether images go through the net with their channels innermost: a tenth faster for convolutions on a CPU."""
+    """Whether images go through the net with their channels innermost."""
 
     @classmethod
     def of(cls, observation: Observation, device: torch.device, dtype: torch.dtype = torch.float32) -> Known:
@@ -95,7 +95,7 @@ class Known:
             auxiliary=observation.knowledge.auxiliary,
             tape=tape,
             feature_layer=_tap_first_linear(module, observation.victim, tape),
-            channels_last=prefers_channels_last(module, observation.victim.shape, device),
+            channels_last=speed_up_convolutions(module, observation.victim.shape),
         )
 
     @property
@@ -145,21 +145,7 @@ def attack_copy(module: nn.Module, training: LocalTraining) -> nn.Module:
         for part in module.modules():
             if isinstance(part, nn.modules.batchnorm._BatchNorm):
                 part.train()
-    speed_up_convolutions(module)
     return module.requires_grad_(False)
-
-
-def prefers_channels_last(module: nn.Module, shape: tuple[int, int, int], device: torch.device) -> bool:
-    """Measured on a CPU: faster for images of several channels, no difference for one. Not every model takes it."""
-    if device.type != "cpu" or shape[0] == 1 or not any(isinstance(part, nn.Conv2d) for part in module.modules()):
-        return False
-    example = torch.zeros(2, *shape, dtype=next(module.parameters()).dtype, device=device)
-    try:
-        with torch.no_grad():
-            module(example.contiguous(memory_format=torch.channels_last))
-    except RuntimeError:  # `view` where only `reshape` would do
-        return False
-    return True
 
 
 def _flatten(weights: Weights, sizes: Mapping[str, torch.Size]) -> Tensor:
