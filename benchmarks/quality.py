@@ -29,6 +29,7 @@ from typing import Any
 
 from leakscope.audit import Request, run_cells
 from leakscope.cli.display import showing
+from leakscope.paper.grid import CPU_ITERATIONS
 from leakscope.paper.grid import WRITERS as REPORTED
 from leakscope.paper.results import brief, write_results
 from leakscope.runs.atomic import write_json
@@ -64,7 +65,7 @@ def others_suite() -> list[Request]:
 
 
 def baselines_suite() -> list[Request]:
-    paper = {"attacks": ("fedleak", "gi-nas"), "matching": "global"}
+    paper = {"attacks": ("fedleak", "gi-nas"), "iterations": CPU_ITERATIONS["fedleak"], "matching": "global"}
     return [*femnist(WRITERS[:3], **paper), *cifar(CIFAR_SEEDS[:3], **paper)]
 
 

@@ -17,6 +17,7 @@ from leakscope.paper.pages import page
 from leakscope.paper.results import brief, read_results, take_over, write_results
 from leakscope.paper.targets import Target, choose
 from leakscope.paper.tracing import Trace, run_traces
+from leakscope.request import pick_device
 from leakscope.runs.atomic import write_json, write_text
 from leakscope.runs.executors import Executor
 from leakscope.runs.places import Places
@@ -76,10 +77,11 @@ def lay_out(
 ) -> Job:
     """The cells of one target or of all, of some attacks or of all; what cannot be run is kept with its reason."""
     places, datasets = places or Places(), Datasets()
-    targets = choose(name)
+    targets, device = choose(name), pick_device(device)
     found = []
     for target in targets:
-        for entry in entries(target, clients=clients or (1 if quick else CLIENTS), quick=quick, places=places):
+        count = clients or (1 if quick else CLIENTS)
+        for entry in entries(target, clients=count, quick=quick, places=places, device=device.partition(":")[0]):
             if attacks and entry.attack is not None and entry.attack not in attacks:
                 continue
             asked = tuple(replace(request, device=device) for request in entry.requests)

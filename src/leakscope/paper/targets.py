@@ -51,7 +51,7 @@ class Target(BaseModel):
     about: str
     options: Mapping[str, Any] = {}
     attack_options: Mapping[str, Mapping[str, Any]] = {}
-    """What single attacks are run with instead; what was cut for them is said in the table."""
+    """What single attacks are run with instead."""
     metrics: tuple[str, ...] = ()
     attacks: tuple[str, ...] = ()
     """None of them: the target is about the client's trajectory alone."""
