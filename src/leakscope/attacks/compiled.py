@@ -39,8 +39,8 @@ class Differentiable(Protocol):
 
 
 Run = Callable[[Objective, Variables, Tensor], Evaluated]
-COLD_SECONDS = 26
-"""What compiling costs where nothing is cached yet (20 to 22 s on one quiet core)."""
+COMPILE_SECONDS = 16
+"""What compiling costs: 20 to 22 s on one quiet core, 5 s for the cells of that shape that come after."""
 SAVED = 0.45
 """Part of an eager step that compiling saves (0.5 on cnn-mnist, 0.35 on cnn-cifar)."""
 SPEED = 6e10
@@ -62,7 +62,7 @@ def pays(attack: Attack, known: Known) -> bool:
     """Whether compiling saves more than it costs: a function of attack, model, shapes and device, never of a clock."""
     saved = {"cpu": lambda: SAVED * 9 * forward_operations(known) / SPEED, "cuda": lambda: LAUNCHES}
     a_step = saved.get(known.w0.device.type, lambda: 0.0)()
-    return a_step * attack.iterations * attack.restarts > COLD_SECONDS
+    return a_step * attack.iterations * attack.restarts > COMPILE_SECONDS
 
 
 def forward_operations(known: Known) -> float:
