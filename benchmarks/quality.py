@@ -12,7 +12,7 @@
     python benchmarks/quality.py labels        labels recovered from the update
     python benchmarks/quality.py memory        --memory low, and a thousand images at once
     python benchmarks/quality.py fast          --schedule fast (for time_to_quality.py)
-    python benchmarks/quality.py compiled      the compiled step where `auto` would not compile
+    python benchmarks/quality.py eager         nl-sme without its compiled step
 
 Several suites may be named: a cell that is in two of them runs once. Needs LEAKSCOPE_DATA (and LEAKSCOPE_WEIGHTS for
 LPIPS). Writes results/<suite>.json; a run that was broken off goes on. Defaults were chosen on FEMNIST writers 1, 2, 3,
@@ -156,8 +156,8 @@ def fast_suite() -> list[Request]:
     return [*femnist(WRITERS[:3], **fast), *cifar(CIFAR_SEEDS[:3], **fast)]
 
 
-def compiled_suite() -> list[Request]:
-    return femnist(WRITERS[:3], attacks=("nl-sme",), matching="global", compile="on")
+def eager_suite() -> list[Request]:
+    return femnist(WRITERS[:3], attacks=("nl-sme",), matching="global", compile="off")
 
 
 SUITES = {
@@ -173,7 +173,7 @@ SUITES = {
     "labels": labels_suite,
     "memory": memory_suite,
     "fast": fast_suite,
-    "compiled": compiled_suite,
+    "eager": eager_suite,
 }
 
 
