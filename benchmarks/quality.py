@@ -14,24 +14,26 @@
     python benchmarks/quality.py fast          --schedule fast (for time_to_quality.py)
     python benchmarks/quality.py eager         nl-sme without its compiled step
 
-Several suites may be named: a cell that is in two of them runs once. Needs LEAKSCOPE_DATA (and LEAKSCOPE_WEIGHTS for
-LPIPS). Writes results/<suite>.json; a run that was broken off goes on. Defaults were chosen on FEMNIST writers 1, 2, 3,
-7, 15, 23 and on other draws of CIFAR-100 and Tiny-ImageNet.
+Several suites may be named: a cell that is in two of them runs once. `--only femnist` runs the cells on FEMNIST alone,
+`--only seed 101` those of one client; what results/ hold of the others stays, with the commit that made it. Needs
+LEAKSCOPE_DATA (and LEAKSCOPE_WEIGHTS for LPIPS). Writes results/<suite>.json; a run that was broken off goes on.
+Defaults were chosen on FEMNIST writers 1, 2, 3, 7, 15, 23 and on other draws of CIFAR-100 and Tiny-ImageNet.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from leakscope.audit import Request, run_cells
+from leakscope.cell import Cell
 from leakscope.cli.display import showing
 from leakscope.paper.grid import CPU_ITERATIONS
 from leakscope.paper.grid import WRITERS as REPORTED
-from leakscope.paper.results import brief, write_results
+from leakscope.paper.results import Row, brief, commit, read_file, same, write_results
 from leakscope.runs.atomic import write_json
 from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE
@@ -184,23 +186,37 @@ def share(folder: Path) -> Path:
     return folder
 
 
+def rows_of(suite: Iterable[Cell], records: Mapping[str, Any], path: Path) -> list[Row]:
+    """What was run now, and what the file holds of cells that were not, as long as their settings mean the same."""
+    before = {row["key"]: row for row in read_file(path)} if path.exists() else {}
+    found = []
+    for cell in suite:
+        old, record = before.get(cell.key), records.get(cell.key)
+        if record is not None and (old is None or old["seconds"] != record["seconds"]):
+            found.append({**brief(record, cell), "commit": commit()})
+        elif old is not None and same(old, cell):
+            found.append(old)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", choices=SUITES, nargs="*", default=["main"])
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", default="", help="words that a cell's description must contain, e.g. femnist")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "bench")
     chosen = parser.parse_args()
     suites = {name: [cell for request in SUITES[name]() for cell in request.cells()] for name in chosen.suites}
-    cells = list({cell.key: cell for suite in suites.values() for cell in suite}.values())
+    cells = list({cell.key: cell for suite in suites.values() for cell in suite if chosen.only in str(cell)}.values())
     command = f"python benchmarks/quality.py {' '.join(suites)}"
     with showing(cells, quiet=False) as notice:
         execute = choose_executor(workers=chosen.workers)
         done = run_cells(cells, share(chosen.runs), Request(), execute=execute, command=command, notice=notice)
     records = {record["key"]: record for record in done.result["cells"] if record["status"] in DONE}
     for name, suite in suites.items():
-        rows = [brief(records[cell.key], cell) for cell in suite if cell.key in records]
-        command = f"python benchmarks/quality.py {name}"
-        write_results(ROOT / "results" / f"{name}.json", rows, command=command, versions=done.result["versions"])
+        path, command = ROOT / "results" / f"{name}.json", f"python benchmarks/quality.py {name}"
+        rows = rows_of(suite, records, path)
+        write_results(path, rows, command=command, versions=done.result["versions"])
         print(f"results/{name}.json: {len(rows)} of {len(suite)} cells")
 
 

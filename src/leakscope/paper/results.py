@@ -69,11 +69,15 @@ def read_results(folder: Path) -> list[Row]:
     """Every finished cell of every file, each with the file and the commit it comes from; later files win."""
     rows: dict[str, Row] = {}
     for path in sorted(folder.glob("*.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        for row in result.get("cells", []):
-            if row.get("status") in DONE:
-                rows[row["key"]] = {**row, "source": path.name, "commit": result.get("commit", "")}
+        rows |= {row["key"]: {**row, "source": path.name} for row in read_file(path)}
     return list(rows.values())
+
+
+def read_file(path: Path) -> list[Row]:
+    """The finished cells of one file, each with the commit that made it, which may be older than the file's."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    made = {"commit": result.get("commit", "")}
+    return [{**made, **row} for row in result.get("cells", []) if row.get("status") in DONE]
 
 
 def cell_of(row: Row) -> Cell:
