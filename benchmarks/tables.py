@@ -58,14 +58,15 @@ def group(cells: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
 
 def main_table() -> str:
     paper, rows = read_target("table1"), []
-    groups = group([*read("main")["cells"], *read("others")["cells"]], "dataset", "attack")
+    suites = ("main", "others", "baselines", "diffusion")
+    groups = group([cell for suite in suites for cell in read(suite)["cells"]], "dataset", "attack")
     for dataset in ("femnist", "cifar100"):
-        for attack in ("ig", "sme", "nl-sme", "span-sme"):
+        for attack in (*paper.attacks, "span-sme"):
             cells = groups.get((dataset, attack), [])
             if not cells:
                 continue
             said = paper.reported(f"{NAMES[dataset]}, T = 100", attack)
-            row = [NAMES[dataset], f"`{attack}`", f"{said['psnr'][0]:.2f}" if said else "-"]
+            row = [NAMES[dataset], f"`{attack}`{cut(cells[0])}", f"{said['psnr'][0]:.2f}" if said else "-"]
             row += [mean((cell[kind]["psnr"] for cell in cells), 2) for kind in ("metrics", "baseline")]
             for metric in ("ssim", "fsim", "lpips", "l_sim"):
                 ours = mean((cell["metrics"][metric] for cell in cells), 3).split(" ")[0]
@@ -84,6 +85,12 @@ def main_table() -> str:
         "L_sim (paper)",
     ]
     return markdown([*header, "iterations", "clients"], rows)
+
+
+def cut(cell: Row) -> str:
+    """What a reader must be told beside an attack's name: a generator narrower than the published one."""
+    width = cell["notes"].get("generator", "").partition(",")[0]
+    return f" ({width})" if width else ""
 
 
 def gain_table() -> str:
