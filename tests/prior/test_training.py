@@ -65,7 +65,8 @@ def test_the_folder_holds_the_averaged_weights_and_says_what_they_are(tmp_path):
     fit(training, tmp_path, steps=3)
     store(training, tmp_path)
     x = torch.randn(2, 1, 16, 16)
-    assert torch.equal(read_denoiser(tmp_path).predict(x, 5), training.denoiser().predict(x, 5))
+    kept, trained = (each.predict(x, 5) for each in (read_denoiser(tmp_path), training.denoiser()))
+    torch.testing.assert_close(kept, trained, rtol=0, atol=1e-2)  # half precision
     facts = json.loads((tmp_path / FACTS).read_text())
     assert {name: facts[name] for name in ("data", "data_fingerprint", "steps", "images", "side")} == {
         "data": "smooth",
@@ -85,9 +86,9 @@ def test_the_cpu_preset_stays_below_ten_megabytes():
         assert sum(value.numel() for value in network.parameters()) * 4 < 10e6
 
 
-def test_the_file_of_the_weights_is_as_large_as_they_are(prior):
+def test_the_weights_take_two_bytes_each(prior):
     count = json.loads((prior / FACTS).read_text())["parameters"]
-    assert 4 * count < (prior / WEIGHTS).stat().st_size < 4 * count + 100_000
+    assert 2 * count < (prior / WEIGHTS).stat().st_size < 2 * count + 100_000
 
 
 @pytest.mark.parametrize(
