@@ -260,6 +260,22 @@ def memory_table() -> str:
     return markdown(["FEMNIST client", "--memory", "normal dB", "dB", "peak memory"], rows)
 
 
+def prior_table() -> str:
+    """PSNR of denoised images that no prior was trained on."""
+    found = {name: read(f"prior-{name}") for name in ("femnist", "cifar100")}
+    rows = [
+        [
+            NAMES[name],
+            f"{result['prior']['data']}, {result['prior']['steps']:,} steps",
+            str(row["t"]),
+            *(f"{row[who]:.1f}" for who in ("prior_psnr", "tv_psnr")),
+        ]
+        for name, result in found.items()
+        for row in result.get("rows", [])
+    ]
+    return markdown(["images", "prior", "t", "prior dB", "total variation dB"], rows)
+
+
 def reproduced(name: str) -> str:
     """A table or figure of the paper as far as results/ hold it: what was measured, then what was not."""
     target = read_target(name)
@@ -297,6 +313,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "step-table": step_table,
     "time-table": time_table,
     "memory-table": memory_table,
+    "prior-table": prior_table,
     **{f"reproduce-{name}": partial(reproduced, name) for name in TARGETS if read_target(name).settings},
 }
 

@@ -33,8 +33,8 @@ def reproduce(
     clients: Annotated[int | None, typer.Option("--clients", help="clients per entry [5, quick 1]")] = None,
     attack: Annotated[list[str] | None, typer.Option("--attack", help="repeatable: only these of the table's")] = None,
     prior: Annotated[
-        Path | None, typer.Option("--prior", help="folder of diffusion priors, one for each data set: PRIOR/femnist")
-    ] = None,
+        Path, typer.Option("--prior", help="folder of diffusion priors, one for each data set: PRIOR/femnist")
+    ] = Path("priors"),
     results: Annotated[Path, typer.Option("--results", help="finished cells to take over")] = Path("results"),
 ) -> None:
     """Reproduce a table or figure of the paper, or all: started again it goes on."""

@@ -18,8 +18,8 @@ Row = dict[str, Any]
 METRICS = ("psnr", "ssim", "fsim", "lpips", "lpips_alex", "l_sim", "l_sim_raw", "l_sim_fl")
 KEPT = ("attack", "defense", "dataset", "model", "client", "fuse", "knowledge", "settings", "matching", "iterations")
 COST = ("seconds", "peak_memory_mb", "notes")
-NOT_ITS_OWN = {"data_fingerprint", "device", "update_file", "truth_file", "prior", "prior_fingerprint"}
-"""Facts of a cell that the docs cannot know (the data is not there) or that do not change its meaning."""
+NOT_ITS_OWN = {"data_fingerprint", "device", "update_file", "truth_file", "prior", "prior_fingerprint", "auxiliary"}
+"""Facts of a cell that the docs cannot know (data and priors are not there) or that do not change its meaning."""
 
 
 def brief(record: Mapping[str, Any], cell: Cell) -> Row:
