@@ -91,14 +91,14 @@ def run(attack: Attack, client: Client, seen: Observation, iterations: int) -> t
 
 
 def generator() -> Row:
-    """FedLeak exceeds 20 dB."""
-    _, row = run(fedleak(), *scene(nn.Sigmoid, epochs=1, batch_size=4, lr=0.01), 400)
+    """FedLeak, as published, exceeds 20 dB."""
+    _, row = run(fedleak(tv=1e-5), *scene(nn.Sigmoid, epochs=1, batch_size=4, lr=0.01), 400)
     return row | {"passed": row["psnr"] > 20}
 
 
 def search() -> Row:
-    """GI-NAS exceeds 20 dB, with a candidate that scores better than the median one."""
-    found, row = run(gi_nas(candidates=20), *scene(nn.Sigmoid, epochs=1, batch_size=4, lr=0.01), 200)
+    """GI-NAS, with no total variation as published, exceeds 20 dB, with a candidate that scores better than the median one."""
+    found, row = run(gi_nas(candidates=20, tv=0.0), *scene(nn.Sigmoid, epochs=1, batch_size=4, lr=0.01), 200)
     chosen: Any = found.notes["search"]
     return row | {"search": chosen, "passed": row["psnr"] > 20 and chosen["score"] < chosen["median"]}
 
