@@ -138,7 +138,7 @@ def defenses_suite() -> list[Request]:
         *cifar(CIFAR_SEEDS[:1], fuse="rho=0.75,clients=4", attacks=("sme", "nl-sme"), matching="global"),
         *femnist(three, defenses=("soteria:rate=0.8", "gaussian:std=0.1"), **paper),
         *femnist(three, defenses=("soteria:rate=0.8", "gaussian:std=0.1", "sparsify:rate=0.9"), attacks=("nl-sme",)),
-        *femnist(three, defenses=("clip:bound=4", "sparsify:rate=0.9"), **paper),
+        *femnist(three, defenses=("clip:bound=4", "sparsify:rate=0.9", "drop:rate=0.9"), **paper),
         *femnist(three, defenses=[f"dpsgd:epsilon={epsilon}" for epsilon in ("1e5", "1000", "10")], **paper),
     ]
 

@@ -19,6 +19,7 @@ STRENGTHS = {
     "soteria": "soteria:rate=0.5",
     "quantize": "quantize:bits=8",
     "dpsgd": "dpsgd:epsilon=100",
+    "drop": "drop:rate=0.9",
 }
 TRAINS_WITH_BATCH_NORM = {"resnet8"}
 TINY: dict[str, dict[str, object]] = {

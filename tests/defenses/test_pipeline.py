@@ -27,6 +27,8 @@ TEXTS = [
     "outpost:iteration=3",
     "dpsgd:epsilon=10",
     "dpsgd:sigma=0,clip=inf,poisson=on",
+    "drop:rate=0.9",
+    "drop:rate=0.5,scope=global,residual=off",
     "clip:bound=1+gaussian:std=0.01",
     "dpsgd:epsilon=100+sparsify:rate=0.5+quantize:bits=4",
 ]
@@ -100,6 +102,7 @@ def test_training_defense_and_transform_work_together() -> None:
         ("none+clip:bound=1", ["leave 'none' out"]),
         ("clip:bound=1+clip:bound=2", ["'clip' is applied 2 times"]),
         ("clip:bound=1+dpsgd:epsilon=10", ["put dpsgd first"]),
+        ("dpsgd:epsilon=10+drop:rate=0.9", ["'dpsgd' and 'drop' both compute", "choose one"]),
         ("", ["names nothing"]),
         ("clip:bound", ["not key=value"]),
     ],

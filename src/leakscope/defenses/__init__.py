@@ -1,4 +1,4 @@
-"""What a client does to its update before it leaves: transforms after training, and DP-SGD inside it.
+"""What a client does to its update before it leaves: transforms after training, DP-SGD and dropping inside it.
 
 A defense is named by an option string, `sparsify:rate=0.9`; `+` applies several in order,
 `clip:bound=1+gaussian:std=0.01`.
@@ -10,6 +10,7 @@ from leakscope.defenses.base import Defense, Imitable, TrainingDefense, Unit
 from leakscope.defenses.censor import Censor
 from leakscope.defenses.clip import Clip
 from leakscope.defenses.dpsgd import DPSGD
+from leakscope.defenses.drop import Drop
 from leakscope.defenses.dual_prune import DualPrune
 from leakscope.defenses.gaussian import Gaussian
 from leakscope.defenses.none import Undefended
@@ -25,6 +26,7 @@ __all__ = [
     "Censor",
     "Clip",
     "Defense",
+    "Drop",
     "DualPrune",
     "Gaussian",
     "Imitable",

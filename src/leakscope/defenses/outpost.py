@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from leakscope.client import Client
-from leakscope.defenses.base import PostTraining, Unit, changed, outside, per_tensor, share, unit
-from leakscope.defenses.sparsify import Sparsify
+from leakscope.defenses.base import PostTraining, Unit, changed, outside, share, unit
+from leakscope.defenses.sparsify import sparsified
 from leakscope.errors import refuse
 from leakscope.types import Update, Weights, stream
 
@@ -51,7 +51,7 @@ class Outpost(PostTraining):
         acts = float(torch.rand((), generator=generator)) < 1 / (1 + self.beta * self.iteration)
         if not acts:
             return changed(update, update.delta, {"outpost": {"acts": False}})
-        pruned = per_tensor(update.delta, Sparsify(rate=self.prune).keep)
+        pruned = sparsified(update.delta, self.prune, "tensor")
         marked = informative(update.delta, self.fisher)
         scale = self.noise * unit(self.on, update.training)
         delta = {}

@@ -11,6 +11,7 @@ from leakscope.defenses.base import Defense, TrainingDefense
 from leakscope.defenses.censor import Censor
 from leakscope.defenses.clip import Clip
 from leakscope.defenses.dpsgd import DPSGD
+from leakscope.defenses.drop import Drop
 from leakscope.defenses.dual_prune import DualPrune
 from leakscope.defenses.gaussian import Gaussian
 from leakscope.defenses.none import Undefended
@@ -35,6 +36,7 @@ DEFENSES: dict[str, type[Part]] = {
     "censor": Censor,
     "outpost": Outpost,
     "dpsgd": DPSGD,
+    "drop": Drop,
 }
 
 
@@ -123,12 +125,16 @@ def _repeated(names: list[str]) -> list[Problem]:
 
 
 def _misplaced(parts: tuple[Part, ...]) -> list[Problem]:
+    inside = [part for part in parts if isinstance(part, TrainingDefense)]
+    if len(inside) > 1:
+        names = " and ".join(repr(name_of(part)) for part in inside)
+        return [Problem(f"{names} both compute the gradient of a local step", fix="choose one of them")]
     return [
         Problem(
             f"{name_of(part)!r} comes after another defense",
             why="it acts during training, before there is an update to transform",
             fix=f"put {name_of(part)} first",
         )
-        for place, part in enumerate(parts)
-        if place and isinstance(part, TrainingDefense)
+        for part in inside
+        if part is not parts[0]
     ]

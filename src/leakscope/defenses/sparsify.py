@@ -16,10 +16,10 @@ from leakscope.types import Update, Weights
 
 @dataclass(frozen=True, kw_only=True)
 class Sparsify(PostTraining):
-    """Top-k sparsification (Aji and Heafield 2017): zero the floor(rate * size) smallest magnitudes.
+    """Top-k sparsification: zero the floor(rate * size) smallest magnitudes.
 
     Acts on the update, whose ranking is that of the gradient; ranked per tensor, or over all tensors
-    (`scope=global`).
+    (`scope=global`). `drop` does it in every local step, as Aji and Heafield (2017) did.
     """
 
     rate: float
@@ -30,14 +30,19 @@ class Sparsify(PostTraining):
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """Keep the largest 1 - rate of the entries."""
-        return changed(update, SCOPES[self.scope](update.delta, self.keep))
+        return changed(update, sparsified(update.delta, self.rate, self.scope))
 
     def imitate(self, dummy: Weights, seen: Weights) -> dict[str, Tensor]:
         """The largest entries of the dummy update; the choice of entries has no gradient."""
-        return SCOPES[self.scope](dummy, self.keep)
+        return sparsified(dummy, self.rate, self.scope)
 
-    def keep(self, magnitude: Tensor) -> Tensor:
-        """The mask of what stays, for flat magnitudes."""
+
+def sparsified(values: Weights, rate: float, scope: Literal["tensor", "global"]) -> dict[str, Tensor]:
+    """The tensors with the floor(rate * size) smallest magnitudes set to zero."""
+
+    def keep(magnitude: Tensor) -> Tensor:
         kept = torch.ones_like(magnitude, dtype=torch.bool)
-        kept[magnitude.argsort(stable=True)[: share(self.rate, magnitude.numel())]] = False
+        kept[magnitude.argsort(stable=True)[: share(rate, magnitude.numel())]] = False
         return kept
+
+    return SCOPES[scope](values, keep)
