@@ -39,7 +39,7 @@ from leakscope.types import stream
 
 ROOT = Path(__file__).parent.parent
 TIMES = (100, 200, 300, 400)
-WEIGHTS = np.geomspace(0.05, 3.0, 13).tolist()
+WEIGHTS = np.geomspace(0.05, 12.0, 16).tolist()
 TUNING = 30
 """Images on which the weight of total variation is chosen."""
 
