@@ -1,10 +1,11 @@
 """How long until a picture is as good as the paper's schedule makes it in 1000 iterations?
 
-    python benchmarks/time_to_quality.py
+    python benchmarks/time_to_quality.py [--only femnist]
 
 NL-SME on the paper's schedule, NL-SME with --schedule fast, and span-sme, on clients no default was chosen on, each in
 a process of one thread. Needs LEAKSCOPE_DATA and a quiet machine. Writes results/time_to_quality.json with the curves
-[[seconds, PSNR], ...]; what benchmarks/quality.py has run in the same folder counts, a run broken off goes on.
+[[seconds, PSNR], ...]; what benchmarks/quality.py has run in the same folder counts, a run broken off goes on. With
+`--only` the other clients stay as the file has them.
 """
 
 from __future__ import annotations
@@ -126,9 +127,11 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "bench")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "time_to_quality.json")
+    parser.add_argument("--only", default="", help="what a client's name must contain, e.g. femnist")
     parser.add_argument("--compile", choices=("auto", "on", "off"), default="auto")
     chosen = parser.parse_args()
-    asked = {key: request.cells()[0] for key, request in requests(compile=chosen.compile).items()}
+    everything = requests(compile=chosen.compile)
+    asked = {key: request.cells()[0] for key, request in everything.items() if chosen.only in key[0]}
     cells = list(asked.values())
     with showing(cells, quiet=False) as notice:
         execute = choose_executor(workers=chosen.workers)
@@ -139,7 +142,9 @@ def main() -> None:
     clients: dict[str, dict[str, Any]] = {}
     for (client, way), cell in asked.items():
         clients.setdefault(client, {})[way] = records[cell.key]
-    compared = {client: compare(cells) for client, cells in clients.items()}
+    before = json.loads(chosen.out.read_text())["clients"] if chosen.only and chosen.out.exists() else {}
+    found = before | {client: compare(cells) for client, cells in clients.items()}
+    compared = {client: found[client] for client, _ in everything if client in found}
     result = {"versions": versions(), "summary": summary(compared), "clients": compared}
     write_json(chosen.out, result)
     print(json.dumps(result["summary"], indent=1))
