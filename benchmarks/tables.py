@@ -276,6 +276,20 @@ def prior_table() -> str:
     return markdown(["images", "prior", "t", "prior dB", "total variation dB"], rows)
 
 
+def dggi_table() -> str:
+    """PSNR at the end of the iterations that are SME's, at the end of all, and of SME alone in as many."""
+    alone = {
+        cell["client"]["seed"]: cell["metrics"]["psnr"] for cell in read("others")["cells"] if cell["attack"] == "sme"
+    }
+    rows = []
+    for cell in read("diffusion")["cells"]:
+        seed = cell["client"]["seed"]
+        start = cell["curve"][round(cell["parameters"]["share"] * len(cell["curve"])) - 1][1]
+        psnr = [f"{start:.2f}", f"{cell['metrics']['psnr']:.2f}", f"{alone[seed]:.2f}" if seed in alone else "-"]
+        rows.append([NAMES[cell["dataset"]], cell["client"].get("writer", f"seed {seed}"), *psnr])
+    return markdown(["data", "client", "its start dB", "dggi dB", "sme dB"], rows)
+
+
 def reproduced(name: str) -> str:
     """A table or figure of the paper as far as results/ hold it: what was measured, then what was not."""
     target = read_target(name)
@@ -314,6 +328,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "time-table": time_table,
     "memory-table": memory_table,
     "prior-table": prior_table,
+    "dggi-table": dggi_table,
     **{f"reproduce-{name}": partial(reproduced, name) for name in TARGETS if read_target(name).settings},
 }
 
