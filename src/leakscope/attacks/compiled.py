@@ -49,10 +49,11 @@ LAUNCHES = 5e-3
 """Seconds of a step that a GPU waits for its next kernel, and that a CUDA graph saves."""
 MODES = {"cuda": "reduce-overhead"}
 """How torch compiles by device: `reduce-overhead` replays a step as one CUDA graph."""
-TOLERANCE = 1e-2
+TOLERANCE = 5e-2
 """Relative difference to the eager gradient from which on a compiled one is not trusted.
 
-Rounding makes up to 2e-3 at a random start, where terms cancel; a branch that was traced wrongly makes far more.
+Rounding makes up to 2e-3 at a random start, where terms cancel, and 1e-2 where an attack goes on from another one's
+result; a branch that was traced wrongly makes far more.
 """
 FAILURES = (RuntimeError, TypeError, ValueError, AttributeError, AssertionError, LookupError, ImportError, OSError)
 """What tracing somebody's model or calling somebody's compiler may raise; the eager step does without both."""
