@@ -224,6 +224,18 @@ def step_table() -> str:
     return markdown([*header, "model copies above SME", "with --memory low"], rows)
 
 
+def eager_table() -> str:
+    """nl-sme with and without its compiled step on the same clients."""
+    compiled = {cell["client"]["seed"]: cell for cell in read("main")["cells"] if cell["attack"] == "nl-sme"}
+    pairs = [(compiled[cell["client"]["seed"]], cell) for cell in read("eager")["cells"]]
+    rows = [
+        [cell["client"]["writer"], *(f"{each['metrics']['psnr']:.2f}" for each in (other, cell))]
+        for other, cell in pairs
+    ]
+    means = [mean((pair[place]["metrics"]["psnr"] for pair in pairs), 2).partition(" ")[0] for place in (0, 1)]
+    return markdown(["FEMNIST writer", "compiled dB", "eager dB"], [*rows, ["mean", *means]])
+
+
 def time_table() -> str:
     rows = []
     for client, ways in read("time_to_quality").get("clients", {}).items():
@@ -325,6 +337,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "defenses-table": defenses_table,
     "labels-table": labels_table,
     "step-table": step_table,
+    "eager-table": eager_table,
     "time-table": time_table,
     "memory-table": memory_table,
     "prior-table": prior_table,
