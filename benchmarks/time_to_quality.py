@@ -30,7 +30,7 @@ from leakscope.runs.store import DONE, versions
 from quality import share
 
 ROOT = Path(__file__).parent.parent
-WRITERS = ("40", "42", "47")
+WRITERS = ("40", "42", "47", "57", "61")
 CIFAR_SEEDS = (101, 102, 103)
 WAYS: dict[str, dict[str, Any]] = {
     "paper": {"attacks": ("nl-sme",)},
