@@ -24,13 +24,13 @@ import numpy as np
 
 from leakscope.audit import Request, run_cells
 from leakscope.cli.display import showing
+from leakscope.paper.grid import WRITERS
 from leakscope.runs.atomic import write_json
 from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE, versions
 from quality import share
 
 ROOT = Path(__file__).parent.parent
-WRITERS = ("40", "42", "47", "57", "61")
 CIFAR_SEEDS = (101, 102, 103)
 WAYS: dict[str, dict[str, Any]] = {
     "paper": {"attacks": ("nl-sme",)},
