@@ -113,7 +113,7 @@ def simulation() -> Row:
     (*update, _), _ = part.linearise({}, known, (x,), Passes(known, Autograd()))
     truth = float(Cosine().distance(known.join(update), known))
     attack = replace(unrolled(steps="full", tv=0.0, start="nl-sme", share=0.5), surrogate=part)
-    _, row = run(attack, client, seen, 400)
+    _, row = run(attack, client, seen, 600)
     return row | {"l_sim_of_the_truth": truth, "passed": truth < 1e-4 and row["psnr"] > 30}
 
 
