@@ -21,7 +21,7 @@ from leakscope.attacks.recipes import nl_sme, sme
 from leakscope.errors import InputError
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.folder import fingerprint, read_denoiser
-from leakscope.prior.frame import put_in_frame
+from leakscope.prior.frame import put_in_frame, take_from_frame
 from priors import tiny_prior
 from scenes import tiny_client, tiny_observation
 
@@ -41,7 +41,7 @@ def dggi(prior: Path, **settings: object):
 @pytest.mark.parametrize(("state", "recipe"), [("sme", sme), ("nl-sme", nl_sme)])
 @pytest.mark.parametrize("nothing", [{"mode": "interleaved", "kappa": 0.0}, {"mode": "score", "weight": 0.0}])
 def test_a_prior_of_no_strength_changes_nothing(granted, prior, state, recipe, nothing):
-    with_prior = dggi(prior, state=state, share=0.0, **nothing)(granted)
+    with_prior = dggi(prior, state=state, share=0.0, polish=0, **nothing)(granted)
     without = replace(recipe(), iterations=ITERATIONS, history=2)(granted)
     assert torch.equal(with_prior.images, without.images)
     assert with_prior.l_sim == without.l_sim
@@ -63,7 +63,7 @@ def test_the_first_part_is_sme_itself(granted, prior, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_where_nothing_explains_the_update_as_well_the_start_is_kept(granted, prior, mode):
-    attack = dggi(prior, mode=mode, rate=100.0, zeta=100.0, weight=1e3)
+    attack = dggi(prior, mode=mode, rate=100.0, zeta=100.0, weight=1e3, polish=0)
     found = replace(attack, schedule="constant")(granted)
     alone = replace(sme(), iterations=FIRST, schedule="constant")(granted)
     torch.testing.assert_close(found.images, alone.images)
@@ -73,7 +73,7 @@ def test_where_nothing_explains_the_update_as_well_the_start_is_kept(granted, pr
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("state", ["sme", "nl-sme"])
 def test_an_untrained_prior_does_not_explain_the_update_worse_than_the_start(granted, prior, mode, state):
-    found = dggi(prior, mode=mode, state=state, kappa=0.9, weight=10.0, slack=0.0)(granted)
+    found = dggi(prior, mode=mode, state=state, kappa=0.9, weight=10.0, slack=0.0, polish=0)(granted)
     alone = replace({"sme": sme, "nl-sme": nl_sme}[state](), iterations=FIRST)(granted)
     kept = torch.allclose(found.images, alone.images)  # with a surrogate that has moved on since
     assert kept or found.l_sim <= 1.02 * alone.l_sim  # the last iteration is not looked at again
@@ -155,9 +155,19 @@ def test_what_explained_the_update_best_is_kept(prior):
     later = replace(known, constants={**known.constants, **memory})
     assert [float(value) for value in part.best(later)] == pytest.approx([0.05, 9.0])
     assert not part.explained(later, Moment(0.5, torch.tensor(0.08)))
-    assert part.last_word(later, memory, Moment(1.0, torch.tensor(0.09))) is None
-    assert part.last_word(later, memory, Moment(1.0, torch.tensor(0.11))) == 9
+    last = torch.tensor(10.0)
+    assert part.last_word(last, later, memory, Moment(1.0, torch.tensor(0.09))) == 10
+    assert part.last_word(last, later, memory, Moment(1.0, torch.tensor(0.11))) == 9
     assert float(memory["trust"]) == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_prior_cleans_the_result_of_the_noise_it_is_taken_to_hold(granted, prior, mode):
+    rough, polished = (dggi(prior, mode=mode, steps=4, polish=polish)(granted) for polish in (0, 30))
+    denoiser = read_denoiser(prior)
+    framed = put_in_frame(rough.images, denoiser.side)
+    cleaned = denoiser.clean(denoiser.noised(framed, 30, torch.zeros_like(framed)), 30).clamp(-1, 1)
+    torch.testing.assert_close(polished.images, take_from_frame(cleaned, (1, 12, 12)), rtol=0, atol=1e-5)
 
 
 def test_the_times_fall_in_a_straight_line_to_no_noise(prior):
@@ -197,9 +207,10 @@ def test_a_prior_for_other_images_is_refused(granted, tmp_path, images, words):
     assert "1x12x12" in str(refused.value)
 
 
-def test_noise_beyond_the_schedule_is_refused(granted, prior):
-    with pytest.raises(InputError, match="no time of the prior"):
-        dggi(prior, noise=1000)(granted)
+@pytest.mark.parametrize("name", ["noise", "polish"])
+def test_noise_beyond_the_schedule_is_refused(granted, prior, name):
+    with pytest.raises(InputError, match=f"dggi.{name}=1000 is no time of the prior"):
+        dggi(prior, **{name: 1000})(granted)
 
 
 def test_the_place_of_a_prior_is_no_part_of_the_attack(prior, tmp_path):

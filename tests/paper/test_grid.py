@@ -46,9 +46,10 @@ def test_only_nl_sme_matches_by_reliability_under_noise():
     assert asked == {"ig": "global", "sme": "global", "nl-sme": "auto"}
 
 
-def test_generators_get_fewer_iterations_on_a_cpu_and_the_table_says_so():
-    target, usual = read_target("table1"), {"clients": 1, "quick": False, "places": Places(), "present": lambda _: True}
-    for device, iterations, notes in (("cpu", 400, ("cut on a CPU: 400 iterations",)), ("cuda", 1000, ())):
+@pytest.mark.parametrize(("name", "few"), [("table1", 400), ("table3", 200)])
+def test_generators_get_fewer_iterations_on_a_cpu_and_the_table_says_so(name, few):
+    target, usual = read_target(name), {"clients": 1, "quick": False, "places": Places(), "present": lambda _: True}
+    for device, iterations, notes in (("cpu", few, (f"cut on a CPU: {few} iterations",)), ("cuda", 1000, ())):
         found = next(one for one in entries(target, device=device, **usual) if one.attack == "gi-nas")
         assert (found.requests[0].iterations, found.notes) == (iterations, notes)
 

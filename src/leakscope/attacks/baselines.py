@@ -209,6 +209,7 @@ def dggi(
     weight: float = 1e-2,
     zeta: float = 0.1,
     slack: float = 0.05,
+    polish: int = 30,
     share: float = 0.6,
     lr: float | None = None,
     rate: float = 0.1,
@@ -220,13 +221,23 @@ def dggi(
     The first `share` of the iterations are the attack's own, with its `lr` and `tv`; the others go on from there at
     `rate` times its rate. In them the prior is asked `steps` times, with noise that falls from time `noise`, and
     followed as long as L_sim stays below (1 + slack) times its lowest value so far. Where L_sim ends above that of the
-    start, the images with the lowest one are the result. `kappa` is the blend of `interleaved`, `weight` the penalty of
-    `score`, `zeta` the rate of `dps`.
+    start, the images with the lowest one count. In the end the prior cleans them of noise as of time `polish`. `kappa`
+    is the blend of `interleaved`, `weight` the penalty of `score`, `zeta` the rate of `dps`.
     """
     own: dict[str, Any] = {name: value for name, value in (("lr", lr), ("tv", tv)) if value is not None}
     base = {"sme": sme, "nl-sme": nl_sme}[state](**own)
     first: tuple[Adaptation, ...] = (
         (GoOnFromItself(name=base.name, share=share, rate=rate, schedule=schedule),) if share > 0 else ()
     )
-    use = UsePrior(prior=prior, mode=mode, steps=steps, noise=noise, slack=slack, kappa=kappa, weight=weight, zeta=zeta)
+    use = UsePrior(
+        prior=prior,
+        mode=mode,
+        steps=steps,
+        noise=noise,
+        slack=slack,
+        polish=polish,
+        kappa=kappa,
+        weight=weight,
+        zeta=zeta,
+    )
     return replace(base, name="dggi", adaptations=(*base.adaptations, *first, use))

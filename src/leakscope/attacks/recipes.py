@@ -12,9 +12,11 @@ from leakscope.attacks.transformers import SmallSteps
 
 TV = 0.01
 """lambda_tv of IG and SME, as SME's authors set it."""
+RATE = 2.0
+"""Of the pixels in IG and SME, whose authors set 1: both end higher with it, NL-SME does not (docs/paper.md)."""
 
 
-def ig(*, lr: float = 1.0, tv: float = TV, schedule: str = "paper") -> Attack:
+def ig(*, lr: float = RATE, tv: float = TV, schedule: str = "paper") -> Attack:
     """Inverting Gradients (Geiping et al. 2020) as the paper runs it: the SME loop with the state fixed at w0."""
     return Attack(
         name="ig",
@@ -27,7 +29,7 @@ def ig(*, lr: float = 1.0, tv: float = TV, schedule: str = "paper") -> Attack:
     )
 
 
-def sme(*, lr: float = 1.0, lr_t: float = 1e-3, tv: float = TV, schedule: str = "paper") -> Attack:
+def sme(*, lr: float = RATE, lr_t: float = 1e-3, tv: float = TV, schedule: str = "paper") -> Attack:
     """Surrogate Model Extension (Zhu, Yao, Blaschko 2023): one state on the line between w0 and wT (eq. 3)."""
     return Attack(
         name="sme",
@@ -42,7 +44,7 @@ def sme(*, lr: float = 1.0, lr_t: float = 1e-3, tv: float = TV, schedule: str = 
 
 def nl_sme(
     *,
-    lr: float = 1.0,
+    lr: float | None = None,
     lr_t: float = 1e-3,
     lr_p: float = 1e-3,
     lr_d: float = 1e-2,
@@ -57,13 +59,14 @@ def nl_sme(
     """NL-SME (the paper, eqs. 5-11): a Bezier path with a learned control point, and calibrated matching.
 
     `trajectory` and `calibration` are the two switches of the paper's ablation; with both off, or with lr_p = lr_d = 0,
-    it is SME. Unless `tv` is given, it is SME's on the line and half of it on a free path, which explains what the line
-    leaves to be smoothed over. P1 and d move by Adam with one second moment per tensor of the model.
+    it is SME. Unless given, `tv` and `lr` are SME's on the line and half of that on a free path, which explains what
+    the line leaves to be smoothed over. P1 and d move by Adam with one second moment per tensor of the model.
     """
-    smooth = (TV / 2 if trajectory and lr_p else TV) if tv is None else tv
+    free = 0.5 if trajectory and lr_p else 1.0
+    smooth = free * TV if tv is None else tv
     return Attack(
         name="nl-sme",
-        images=Pixels(lr=lr),
+        images=Pixels(lr=free * RATE if lr is None else lr),
         surrogate=Bezier(lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p) if trajectory else Linear(lr_t=lr_t),
         matching=Calibrated(lr_d=lr_d, lambda_d=lambda_d) if calibration else Cosine(),
         priors=(TotalVariation(weight=smooth), *((ClassLoss(weight=gamma),) if gamma else ())),

@@ -31,7 +31,7 @@ QUICK_SETTINGS = {
 }
 """Narrow generators and a short search for `--quick`."""
 CPU_ITERATIONS = {"fedleak": 400, "gi-nas": 400}
-"""Where an iteration of a generator takes half a second and more; the tables say so."""
+"""Where an iteration of a generator takes half a second and more; a target may cut it further, and tables say so."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def entries(
             if quick:
                 options = scaled(options) | {"settings": (*options["settings"], *QUICK_SETTINGS.get(str(attack), ()))}
             elif device == "cpu" and attack in CPU_ITERATIONS:
-                options["iterations"] = CPU_ITERATIONS[attack]
-                notes.append(f"cut on a CPU: {CPU_ITERATIONS[attack]} iterations")
+                options["iterations"] = target.cpu_iterations or CPU_ITERATIONS[attack]
+                notes.append(f"cut on a CPU: {options['iterations']} iterations")
             if attack is not None and attack in ATTACKS and ATTACKS[attack].auxiliary:
                 options["prior"] = places.prior_of(options["dataset"])
             requests = tuple(

@@ -52,6 +52,8 @@ class Target(BaseModel):
     options: Mapping[str, Any] = {}
     attack_options: Mapping[str, Mapping[str, Any]] = {}
     """What single attacks are run with instead."""
+    cpu_iterations: int | None = None
+    """Of attacks with a generator, where there is no accelerator."""
     metrics: tuple[str, ...] = ()
     attacks: tuple[str, ...] = ()
     """None of them: the target is about the client's trajectory alone."""

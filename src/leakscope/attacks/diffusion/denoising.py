@@ -28,8 +28,7 @@ class Interleave(Believing):
 
     def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
         if moment.progress >= 1:
-            kept = self.last_word(known, memory, moment)
-            return {} if kept is None else {"x": kept}
+            return {"x": self.last_word(v["x"], known, memory, moment)}
         self.keep_best(lambda: v["x"], known, memory, moment)
         if not self.weigh(known, memory, moment):
             return {}
@@ -43,8 +42,7 @@ class Rescore(Believing):
 
     def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
         if moment.progress >= 1:
-            kept = self.last_word(known, memory, moment)
-            return {} if kept is None else {"x": kept}
+            return {"x": self.last_word(v["x"], known, memory, moment)}
         self.keep_best(lambda: v["x"], known, memory, moment)
         self.weigh(known, memory, moment)
         draw = stream(round(1e6 * moment.progress), "time for a prior")

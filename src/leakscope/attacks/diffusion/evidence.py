@@ -29,6 +29,8 @@ class Believing:
     """The time of the noise at the beginning; it falls to zero."""
     slack: float
     """By which part of itself L_sim may exceed the lowest one so far."""
+    polish: int = 0
+    """The time of the noise that the last images are taken to hold, and cleaned of; 0: they stay as they are."""
 
     @property
     def at(self) -> tuple[float, ...]:
@@ -64,15 +66,20 @@ class Believing:
         memory["followed"] = torch.full_like(trust, float(good))
         return good
 
-    def last_word(self, known: Known, memory: dict[str, Tensor], moment: Moment) -> Tensor | None:
-        """At the end: the best images (N, C, H, W), normalised, where the last ones explain the update worse than the
-        start. The surrogate stays where it is, so that L_sim may not be quite what it was for them.
+    def last_word(self, x: Tensor, known: Known, memory: dict[str, Tensor], moment: Moment) -> Tensor:
+        """The result (N, C, H, W), normalised: the last images, or the best where the last explain the update worse
+        than the start; cleaned by the prior of what the surrogate's error has left in them.
         """
         start = known.constants.get("start_l_sim")
-        if start is None or bool(moment.l_sim <= start):
-            return None
-        memory["trust"] = torch.zeros_like(moment.l_sim)
-        return self.best(known)[1]
+        if start is not None and bool(moment.l_sim > start):
+            memory["trust"] = torch.zeros_like(moment.l_sim)
+            x = self.best(known)[1]
+        return self.polished(x, known) if self.polish else x
+
+    def polished(self, x: Tensor, known: Known) -> Tensor:
+        """What the prior makes of normalised images (N, C, H, W) as they are: their errors take the place of noise."""
+        framed = put_in_frame(known.normalisation.invert(x), self.denoiser.side)
+        return self._cleaned(self.denoiser.noised(framed, self.polish, torch.zeros_like(framed)), known, self.polish)
 
     def noised(self, x: Tensor, known: Known, t: int, moment: Moment) -> Tensor:
         """Normalised images (N, C, H, W) in the prior's frame, with noise that the moment determines."""
@@ -82,5 +89,8 @@ class Believing:
 
     def denoised(self, x: Tensor, known: Known, t: int, moment: Moment) -> Tensor:
         """What the prior makes of normalised images (N, C, H, W) that it sees with noise of time t."""
-        found = self.denoiser.clean(self.noised(x, known, t, moment), t).clamp(-1, 1)
+        return self._cleaned(self.noised(x, known, t, moment), known, t)
+
+    def _cleaned(self, noisy: Tensor, known: Known, t: int) -> Tensor:
+        found = self.denoiser.clean(noisy, t).clamp(-1, 1)
         return known.normalisation.apply(take_from_frame(found, known.shape))

@@ -62,6 +62,7 @@ class UsePrior:
     steps: int | None
     noise: int
     slack: float
+    polish: int
     kappa: float
     weight: float
     zeta: float
@@ -97,19 +98,22 @@ class UsePrior:
         if denoiser.side != side:
             found = f"the prior is for images of {denoiser.side}x{denoiser.side}, not {side}x{side}"
             yield Problem(found, why=why, fix=fix)
-        if not 0 <= self.noise < denoiser.times:
-            yield Problem(f"dggi.noise={self.noise} is no time of the prior", fix=f"0 to {denoiser.times - 1}")
+        for name, time in (("noise", self.noise), ("polish", self.polish)):
+            if not 0 <= time < denoiser.times:
+                yield Problem(f"dggi.{name}={time} is no time of the prior", fix=f"0 to {denoiser.times - 1}")
 
 
 def interleaved(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Known) -> tuple[Attack, Known]:
     """Denoising between iterations."""
-    renewal = Interleave(denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack, kappa=use.kappa)
+    renewal = Interleave(
+        denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack, polish=use.polish, kappa=use.kappa
+    )
     return replace(attack, renewal=renewal), _trusting(known)
 
 
 def score(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Known) -> tuple[Attack, Known]:
     """A penalty that is renewed between iterations."""
-    renewal = Rescore(denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack)
+    renewal = Rescore(denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack, polish=use.polish)
     attack = replace(attack, renewal=renewal, priors=(*attack.priors, Score(weight=use.weight)))
     nothing = {"clean": known.w0.new_zeros(known.n, *known.shape)}
     return attack, _trusting(replace(known, constants={**known.constants, **nothing}))
@@ -122,7 +126,7 @@ def dps(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Kn
     """
     noise = denoiser.times - 1 if attack.preparation is None else use.noise
     images = DiffusionProjected(denoiser=denoiser, noise=noise, lr=use.zeta)
-    renewal = Descend(denoiser=denoiser, steps=steps, noise=noise, slack=use.slack)
+    renewal = Descend(denoiser=denoiser, steps=steps, noise=noise, slack=use.slack, polish=use.polish)
     return replace(attack, images=images, renewal=renewal, schedule="constant", compile="off"), _trusting(known)
 
 

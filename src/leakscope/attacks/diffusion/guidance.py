@@ -51,7 +51,8 @@ class Descend(Believing):
         self.keep_best(lambda: guess(self.denoiser, v, known), known, memory, moment)
         to = self.time(moment.progress)
         x = self.denoiser.step(v["x"], int(v["time"]), to)
-        kept = self.last_word(known, memory, moment) if moment.progress >= 1 else None
-        if kept is not None:
-            x = put_in_frame(known.normalisation.invert(kept), self.denoiser.side)
+        if moment.progress >= 1:
+            images = known.normalisation.apply(take_from_frame(x, known.shape))
+            last = self.last_word(images, known, memory, moment)
+            x = put_in_frame(known.normalisation.invert(last), self.denoiser.side)
         return {"x": x, "time": torch.full_like(v["time"], to)}
