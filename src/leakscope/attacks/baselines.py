@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from leakscope.attacks.architectures import SmallSteps
 from leakscope.attacks.changes import Adaptation
 from leakscope.attacks.copies import EpochCopies, OrderInvariance
 from leakscope.attacks.diffusion.granting import GoOnFromItself, Mode, UsePrior
@@ -21,7 +22,6 @@ from leakscope.attacks.partial import PartialTopR, SquaredError
 from leakscope.attacks.priors import TotalVariation
 from leakscope.attacks.recipes import nl_sme, sme
 from leakscope.attacks.surrogate import Linear, Start, Surrogate
-from leakscope.attacks.transformers import SmallSteps
 from leakscope.attacks.unrolled import Trainable, Unrolled
 from leakscope.attacks.warm_start import StartFrom
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from leakscope.attacks.architectures import OwnMoments, SmallSteps
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.matching import Calibrated, Cosine
 from leakscope.attacks.priors import ClassLoss, TotalVariation
 from leakscope.attacks.span import ITERATIONS, FollowSpan
 from leakscope.attacks.surrogate import Bezier, Linear, Start
-from leakscope.attacks.transformers import SmallSteps
 
 TV = 0.01
 """lambda_tv of IG and SME, as SME's authors set it."""
@@ -60,7 +60,7 @@ def nl_sme(
 
     `trajectory` and `calibration` are the two switches of the paper's ablation; with both off, or with lr_p = lr_d = 0,
     it is SME. Unless given, `tv` and `lr` are SME's on the line and half of that on a free path, which explains what
-    the line leaves to be smoothed over. P1 and d move by Adam with one second moment per tensor of the model.
+    the line leaves to be smoothed over. P1 and d move by Adam, in convolutional nets with one second moment per tensor.
     """
     free = 0.5 if trajectory and lr_p else 1.0
     smooth = free * TV if tv is None else tv
@@ -70,7 +70,7 @@ def nl_sme(
         surrogate=Bezier(lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p) if trajectory else Linear(lr_t=lr_t),
         matching=Calibrated(lr_d=lr_d, lambda_d=lambda_d) if calibration else Cosine(),
         priors=(TotalVariation(weight=smooth), *((ClassLoss(weight=gamma),) if gamma else ())),
-        adaptations=(SmallSteps(),),
+        adaptations=(SmallSteps(), OwnMoments()),
         optimiser="adam-lean",
         schedule=schedule,
     )

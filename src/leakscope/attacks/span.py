@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from leakscope.attacks.architectures import has_layer_norm
 from leakscope.attacks.drift import Straighten, features, layer_update, row_space
 from leakscope.attacks.known import Dummy, Known, Variable, Variables
 from leakscope.attacks.matching import Wrapped
 from leakscope.attacks.surrogate import Bezier, Linear
-from leakscope.attacks.transformers import has_layer_norm
 from leakscope.attacks.unmix import Unmix
 
 if TYPE_CHECKING:

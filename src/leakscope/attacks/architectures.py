@@ -1,4 +1,4 @@
-"""Transformers need smaller steps on the images."""
+"""Models that are no plain convolutional nets need other steps: transformers on the images, and all of them on P1."""
 
 from __future__ import annotations
 
@@ -26,6 +26,25 @@ class SmallSteps:
             return attack, known, {}
         note = {"steps": f"rate {self.lr:g} without decay, because the model has layer norms"}
         return replace(attack, images=Pixels(lr=self.lr), schedule="constant"), known, note
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnMoments:
+    """A second moment for every entry of P1 and d, as in the paper, where layers see whole images or layer norms.
+
+    There a few entries have far larger gradients than the others of their tensor. With one second moment for all of it
+    they run away in the first steps, and units behind them die (docs/paper.md).
+    """
+
+    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+        if has_convolution(known) and not has_layer_norm(known):
+            return attack, known, {}
+        note = {"moments": "one for every entry of P1 and d, because the model is no plain convolutional net"}
+        return replace(attack, optimiser="adam"), known, note
+
+
+def has_convolution(known: Known) -> bool:
+    return any(isinstance(part, nn.modules.conv._ConvNd) for part in known.module.modules())
 
 
 def has_layer_norm(known: Known) -> bool:
