@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from leakscope.attacks.calculus import Functional
-from leakscope.attacks.compiled import Evaluator, forward_operations, pays
+from leakscope.attacks.compiled import Evaluator, disagreement, forward_operations, pays
 from leakscope.attacks.descent import Descent
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
@@ -56,6 +56,18 @@ def somewhere(objective: Objective) -> dict[str, Tensor]:
         "d": 0.1 * noise(len(known.w0)),
     }
     return v if known.labels is not None else {**v, "y": noise(known.n, known.classes)}
+
+
+@pytest.mark.parametrize(("name", "trusted"), [("t", True), ("x", False), ("p1", False)])
+def test_a_compiled_gradient_is_judged_by_its_vectors(name, trusted):
+    objective = objective_with_everything(torch.float64)
+
+    def wrong(objective: Objective, v: dict[str, Tensor], progress: Tensor):
+        gradients, value, terms = objective.evaluate(v, progress)
+        return {**gradients, name: 2 * gradients[name]}, value, terms
+
+    found = disagreement(wrong, objective, somewhere(objective), torch.tensor(0.5, dtype=torch.float64))
+    assert found is None if trusted else f"gradient of {name} differs by 1" in found
 
 
 def assert_same(one, two, tolerance: float) -> None:
