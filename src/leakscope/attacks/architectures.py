@@ -1,4 +1,4 @@
-"""Models that are no plain convolutional nets need other steps: transformers on the images, and all of them on P1."""
+"""What models other than convolutional nets need: smaller steps, other moments of P1, less smoothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import nn
 
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.known import Known
+from leakscope.attacks.priors import TotalVariation
 
 if TYPE_CHECKING:
     from leakscope.attacks.engine import Attack
@@ -41,6 +42,27 @@ class OwnMoments:
             return attack, known, {}
         note = {"moments": "one for every entry of P1 and d, because the model is no plain convolutional net"}
         return replace(attack, optimiser="adam"), known, note
+
+
+@dataclass(frozen=True, kw_only=True)
+class LessSmoothing:
+    """`part` of the total variation where the first layer sees every pixel by a weight of its own.
+
+    Such a layer tells neighbouring pixels apart as well as distant ones, so there is little noise to be smoothed away,
+    and the weight that suits convolutional nets blurs strokes instead (docs/paper.md).
+    """
+
+    part: float = 0.2
+
+    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+        if has_convolution(known):
+            return attack, known, {}
+        priors = tuple(
+            replace(prior, weight=self.part * prior.weight) if isinstance(prior, TotalVariation) else prior
+            for prior in attack.priors
+        )
+        note = {"smoothing": f"{self.part:g} of the total variation, because the model has no convolutions"}
+        return replace(attack, priors=priors), known, note
 
 
 def has_convolution(known: Known) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.attacks.architectures import OwnMoments, SmallSteps
+from leakscope.attacks.architectures import LessSmoothing, OwnMoments, SmallSteps
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.matching import Calibrated, Cosine
@@ -24,7 +24,7 @@ def ig(*, lr: float = RATE, tv: float = TV, schedule: str = "paper") -> Attack:
         surrogate=Start(),
         matching=Cosine(),
         priors=(TotalVariation(weight=tv),),
-        adaptations=(SmallSteps(),),
+        adaptations=(SmallSteps(), LessSmoothing()),
         schedule=schedule,
     )
 
@@ -37,7 +37,7 @@ def sme(*, lr: float = RATE, lr_t: float = 1e-3, tv: float = TV, schedule: str =
         surrogate=Linear(lr_t=lr_t),
         matching=Cosine(),
         priors=(TotalVariation(weight=tv),),
-        adaptations=(SmallSteps(),),
+        adaptations=(SmallSteps(), LessSmoothing()),
         schedule=schedule,
     )
 
@@ -70,7 +70,7 @@ def nl_sme(
         surrogate=Bezier(lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p) if trajectory else Linear(lr_t=lr_t),
         matching=Calibrated(lr_d=lr_d, lambda_d=lambda_d) if calibration else Cosine(),
         priors=(TotalVariation(weight=smooth), *((ClassLoss(weight=gamma),) if gamma else ())),
-        adaptations=(SmallSteps(), OwnMoments()),
+        adaptations=(SmallSteps(), LessSmoothing(), OwnMoments()),
         optimiser="adam-lean",
         schedule=schedule,
     )
