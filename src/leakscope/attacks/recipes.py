@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.attacks.architectures import LessSmoothing, OwnMoments, SmallSteps
+from leakscope.attacks.architectures import LessSmoothing, OwnMoments, ShortLeash, SmallSteps
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.matching import Calibrated, Cosine
@@ -70,7 +70,7 @@ def nl_sme(
         surrogate=Bezier(lr_t=lr_t, lr_p=lr_p, lambda_p=lambda_p) if trajectory else Linear(lr_t=lr_t),
         matching=Calibrated(lr_d=lr_d, lambda_d=lambda_d) if calibration else Cosine(),
         priors=(TotalVariation(weight=smooth), *((ClassLoss(weight=gamma),) if gamma else ())),
-        adaptations=(SmallSteps(), LessSmoothing(), OwnMoments()),
+        adaptations=(SmallSteps(), LessSmoothing(), OwnMoments(), ShortLeash()),
         optimiser="adam-lean",
         schedule=schedule,
     )
