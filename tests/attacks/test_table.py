@@ -1,14 +1,16 @@
 """Every attack on every tiny model behind every defense: runs, is repeatable, gives images."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 import torch
 
 from leakscope.attacks import ATTACKS, build_attack
+from leakscope.client import Client
 from leakscope.defenses import DEFENSES, parse_defense
 from leakscope.observation import observe
-from leakscope.types import Knowledge
+from leakscope.types import Knowledge, Update
 from leakscope.victims import MODELS
 from small import small_client
 
@@ -30,12 +32,18 @@ TINY: dict[str, dict[str, object]] = {
 BASELINES = ("dlg", "ig-official", "fedleak", "fedleak-pixel", "gi-nas", "dggi", "unrolled")
 CASES = [
     (attack, defense, model)
-    for attack in ATTACKS
-    for defense in DEFENSES
     for model in MODELS
+    for defense in DEFENSES
+    for attack in ATTACKS
     if attack not in BASELINES or defense == "none" or model == "cnn-mnist"
 ]
-"""Baselines meet every model without a defense, and every defense on one model."""
+"""Baselines meet every model without a defense, and every defense on one model. Attacks on one update come together."""
+
+
+@lru_cache(maxsize=1)
+def defended(defense: str, model: str) -> tuple[Client, Update]:
+    client = small_client(model=model, n=3, epochs=1)
+    return client, parse_defense(STRENGTHS.get(defense, defense)).train(client, client.victim.weights(), seed=0)
 
 
 @pytest.mark.parametrize(("attack", "defense", "model"), CASES)
@@ -44,10 +52,9 @@ def test_every_attack_runs_on_every_model_behind_every_defense(attack, defense, 
         pytest.importorskip("opacus", reason="DP-SGD needs opacus (extra `dp`)")
         if model in TRAINS_WITH_BATCH_NORM:
             pytest.skip("DP-SGD refuses batch norm, which has a test of its own")
-    client = small_client(model=model, n=3, epochs=1)
+    client, update = defended(defense, model)
     auxiliary = ATTACKS[attack].auxiliary
     prior = {"prior": str(request.getfixturevalue("prior"))} if auxiliary else {}
-    update = parse_defense(STRENGTHS.get(defense, defense)).train(client, client.victim.weights(), seed=0)
     seen = observe(
         update,
         client.victim,
