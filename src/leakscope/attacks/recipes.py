@@ -11,7 +11,7 @@ from leakscope.attacks.span import ITERATIONS, FollowSpan
 from leakscope.attacks.surrogate import Bezier, Linear, Start
 
 TV = 0.01
-"""lambda_tv of IG and SME, as SME's authors set it."""
+"""lambda_tv of IG and SME, as SME's authors set it; a fifth of any `tv` counts in nets without convolutions."""
 RATE = 2.0
 """Of the pixels in IG and SME, whose authors set 1: both end higher with it, NL-SME does not (docs/paper.md)."""
 
