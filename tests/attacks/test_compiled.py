@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from filelock import FileLock
 from torch import Tensor, nn
 
+from leakscope.attacks import compiled
 from leakscope.attacks.calculus import Functional
-from leakscope.attacks.compiled import Evaluator, disagreement, forward_operations, pays
+from leakscope.attacks.compiled import Evaluator, disagreement, forward_operations, in_turn, pays
 from leakscope.attacks.descent import Descent
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
@@ -159,6 +161,16 @@ def test_compiled_equals_eager_with_any_number_of_threads():
 
 
 @pytest.mark.usefixtures("cache")
+def test_nobody_waits_for_ever_behind_a_process_that_hangs(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "PATIENCE", 0.1)
+    with FileLock(tmp_path / "lock") as other:
+        with in_turn(tmp_path / "lock"):
+            pass
+        assert other.is_locked
+    with in_turn(tmp_path / "lock"), pytest.raises(TimeoutError):
+        FileLock(tmp_path / "lock").acquire(timeout=0)
+
+
 def test_a_model_that_cannot_be_traced_runs_eagerly_and_says_so():
     seen = client_of(Branching())
     found = short(nl_sme(), compile="on")(seen)

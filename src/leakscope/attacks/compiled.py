@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
@@ -55,6 +56,8 @@ TOLERANCE = 5e-2
 Rounding makes up to 2e-3 at a random start, where terms cancel, and 1e-2 where an attack goes on from another one's
 result; a branch that was traced wrongly makes far more.
 """
+PATIENCE = 300.0
+"""Seconds to wait for another process that compiles; it may hang, or be stopped, with the lock in its hands."""
 FAILURES = (RuntimeError, TypeError, ValueError, AttributeError, AssertionError, LookupError, ImportError, OSError)
 """What tracing somebody's model or calling somebody's compiler may raise; the eager step does without both."""
 
@@ -118,7 +121,7 @@ class Evaluator:
     def _compile(self, objective: Objective, v: Variables, progress: Tensor) -> None:
         began = time.perf_counter()
         try:
-            with FileLock(cache_folder() / "lock"), warnings.catch_warnings():  # one compiles, the others find it done
+            with in_turn(cache_folder() / "lock"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of torch's compiler about its own parts
                 self.run = compile_objective(objective, v, progress)
                 problem = disagreement(self.run, objective, v, progress)
@@ -196,6 +199,18 @@ def with_tensors(known: Known, values: Tensors) -> Known:
         buffers={name: next(rest) for name in known.buffers},
         constants={name: next(rest) for name in known.constants},
     )
+
+
+@contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """One compiles, and the others find it done."""
+    lock = FileLock(path)
+    with suppress(Timeout):
+        lock.acquire(timeout=PATIENCE)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def cache_folder() -> Path:
