@@ -5,7 +5,7 @@
 `ours` is the step as a long attack runs it (compiled), `ours_eager` the same uncompiled, `eager` a straightforward
 step as a research script has it: one autograd graph through equations 6 to 11 and Adam. One thread, random data, no
 data root. Also the peak memory of SME and NL-SME, each in a process of its own, in copies of the model, without what
-malloc keeps for later. Writes results/step-MODEL.json.
+malloc keeps for later. `compile_seconds` is without anything from the compile cache. Writes results/step-MODEL.json.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -194,12 +195,15 @@ def main() -> None:
         return
     copy = 4 * sum(size.numel() for size in scene(chosen.model, 10).victim.sizes.values()) / 2**20
     memory = {name: peak_apart(name, chosen.model, chosen.n) for name in PEAKS}
+    with tempfile.TemporaryDirectory() as empty:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = empty
+        measured = ratios(chosen.model, chosen.n, chosen.rounds)
     result = {
         "command": f"python benchmarks/step.py --model {chosen.model} --n {chosen.n}",
         "model": chosen.model,
         "n": chosen.n,
         "rounds": chosen.rounds,
-        **ratios(chosen.model, chosen.n, chosen.rounds),
+        **measured,
         "model_copy_mb": copy,
         "peak_mb": memory,
         "extra_copies_of_nl_sme": (memory["nl-sme"] - memory["sme"]) / copy,
