@@ -327,6 +327,14 @@ def rounds_table() -> str:
     return markdown(["writer", "round 1", "round 2", "both together"], rows)
 
 
+def runner_table() -> str:
+    """What a second worker brings, and what the runner costs."""
+    found = read("runner")
+    seconds = [f"{value:.0f} s" for value in found["seconds"].values()]
+    row = [*seconds, f"{found['speedup']:.2f} x", f"{found['overhead']:.1%}"]
+    return markdown(["16 cells, 1 worker", "2 workers", "faster", "what the runner adds to a cell"], [row])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "rounds-table": rounds_table,
     "main-table": main_table,
@@ -340,6 +348,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "eager-table": eager_table,
     "time-table": time_table,
     "memory-table": memory_table,
+    "runner-table": runner_table,
     "prior-table": prior_table,
     "dggi-table": dggi_table,
     **{f"reproduce-{name}": partial(reproduced, name) for name in TARGETS if read_target(name).settings},
