@@ -27,6 +27,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"(<!-- ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NAMES = {"femnist": "FEMNIST", "cifar100": "CIFAR-100", "tiny_imagenet": "Tiny-ImageNet"}
+PRIORS = {**NAMES, "organamnist28@64": "OrganAMNIST, enlarged"}
 Row = dict[str, Any]
 
 
@@ -274,10 +275,10 @@ def memory_table() -> str:
 
 def prior_table() -> str:
     """PSNR of denoised images that no prior was trained on."""
-    found = {name: read(f"prior-{name}") for name in ("femnist", "cifar100")}
+    found = {name: read(f"prior-{name}") for name in PRIORS}
     rows = [
         [
-            NAMES[name],
+            PRIORS[name],
             f"{result['prior']['data']}, {result['prior']['steps']:,} steps",
             str(row["t"]),
             *(f"{row[who]:.1f}" for who in ("prior_psnr", "tv_psnr")),
