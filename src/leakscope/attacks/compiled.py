@@ -214,7 +214,7 @@ def in_turn(path: Path) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """Where compiled code is kept for the next process: the user's cache, unless torch was told another place."""
+    """Where compiled code is kept for the next process: in torch's own place once it has one, else the user's cache."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "leakscope" / "compiled")))
     folder.mkdir(parents=True, exist_ok=True)
