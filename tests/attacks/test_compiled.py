@@ -160,7 +160,6 @@ def test_compiled_equals_eager_with_any_number_of_threads():
     assert_same(other.evaluate(run.v, now), evaluate(other, run.v, now), 1e-5)
 
 
-@pytest.mark.usefixtures("cache")
 def test_nobody_waits_for_ever_behind_a_process_that_hangs(tmp_path, monkeypatch):
     monkeypatch.setattr(compiled, "PATIENCE", 0.1)
     with FileLock(tmp_path / "lock") as other:
@@ -171,6 +170,7 @@ def test_nobody_waits_for_ever_behind_a_process_that_hangs(tmp_path, monkeypatch
         FileLock(tmp_path / "lock").acquire(timeout=0)
 
 
+@pytest.mark.usefixtures("cache")
 def test_a_model_that_cannot_be_traced_runs_eagerly_and_says_so():
     seen = client_of(Branching())
     found = short(nl_sme(), compile="on")(seen)
