@@ -18,11 +18,11 @@ class Lean(Optimizer):
 
     Such a variable takes one copy of itself instead of two (Adam-mini, Zhang et al. 2024, with tensors as blocks), and
     entries without a gradient to speak of stay where they are, while Adam would move them as fast as the others. All
-    other variables move as with torch's own Adam, bit for bit.
+    other variables move as with torch's own Adam, bit for bit, or in groups that look `ahead` with Nesterov's momentum.
     """
 
     def __init__(self, groups: list[dict[str, Any]]) -> None:
-        super().__init__(groups, {"lr": 1.0, "counts": None, "fused": True})
+        super().__init__(groups, {"lr": 1.0, "counts": None, "ahead": False, "fused": True})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -30,10 +30,14 @@ class Lean(Optimizer):
         value = None if closure is None else closure()
         for group in self.param_groups:
             for variable in group["params"]:
-                if variable.grad is not None and group["counts"] is None:
-                    self._move(variable, group["lr"])
-                elif variable.grad is not None:
+                if variable.grad is None:
+                    continue
+                if group["counts"] is not None:
                     self._move_in_blocks(variable, group["lr"], group["counts"])
+                elif group["ahead"]:
+                    self._move_ahead(variable, group["lr"])
+                else:
+                    self._move(variable, group["lr"])
         return value
 
     def _move(self, variable: Tensor, lr: float) -> None:
@@ -58,6 +62,20 @@ class Lean(Optimizer):
             eps=EPS,
             maximize=False,
         )
+
+    def _move_ahead(self, variable: Tensor, lr: float) -> None:
+        """Along the momentum as this gradient, seen once more, would make it (NAdam, Dozat 2016, at constant betas)."""
+        gradient, state = variable.grad, self.state[variable]
+        assert gradient is not None
+        if not state:
+            state["step"] = 0
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(variable), torch.zeros_like(variable)
+        state["step"] += 1
+        first, second = (1 - beta ** state["step"] for beta in BETAS)
+        mean = state["exp_avg"].lerp_(gradient, 1 - BETAS[0])
+        average = state["exp_avg_sq"].lerp_(gradient.square(), 1 - BETAS[1])
+        scale = average.sqrt().div_(second**0.5).add_(EPS)
+        variable.addcdiv_(mean.lerp(gradient, 1 - BETAS[0]), scale, value=-lr / first)
 
     def _move_in_blocks(self, variable: Tensor, lr: float, counts: list[int]) -> None:
         gradient, state = variable.grad, self.state[variable]

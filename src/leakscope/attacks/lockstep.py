@@ -14,6 +14,7 @@ from leakscope.attacks.compiled import Differentiable, tensors, why_not, with_te
 from leakscope.attacks.direction import Evaluated, Gradient
 from leakscope.attacks.known import Known, Variables
 from leakscope.attacks.objective import Objective
+from leakscope.attacks.optimisers import LEAN
 
 if TYPE_CHECKING:
     from leakscope.attacks.descent import Descent
@@ -30,7 +31,7 @@ def groups(attack: Attack, known: Known, rounds: Sequence[Round], *, first: int)
 def in_lockstep(attack: Attack, known: Known, rounds: Sequence[Round]) -> bool:
     """Whether restarts can and should go together: a function of attack and device, never of a clock."""
     simple = not rounds and attack.preparation is None and why_not(attack) is None
-    once = attack.optimiser in ("adam", "adam-lean") and isinstance(attack.direction, Gradient)
+    once = attack.optimiser in ("adam", *LEAN) and isinstance(attack.direction, Gradient)
     possible = attack.restarts > 1 and simple and once
     return possible and (attack.lockstep == "on" or (attack.lockstep == "auto" and known.w0.device.type == "cuda"))
 

@@ -35,6 +35,14 @@ def adam_lean(v: Mapping[str, Tensor], rates: Rates, counts: list[int]) -> Optim
     return Lean(groups)
 
 
+def nadam_lean(v: Mapping[str, Tensor], rates: Rates, counts: list[int]) -> Optimizer:
+    """The same, and Nesterov's momentum for the smaller variables, the images above all."""
+    optimiser = adam_lean(v, rates, counts)
+    for group in optimiser.param_groups:
+        group["ahead"] = True
+    return optimiser
+
+
 def lbfgs(v: Mapping[str, Tensor], rates: Rates, counts: list[int]) -> Optimizer:  # noqa: ARG001
     """One quasi-Newton step with a line search per iteration; one rate for all variables, that of the first."""
     first = next(iter(rates.values()))
@@ -48,4 +56,12 @@ def _groups(v: Mapping[str, Tensor], rates: Rates) -> list[dict[str, object]]:
     return [{"params": [value], "lr": rates[name], "rate": rates[name]} for name, value in v.items()]
 
 
-OPTIMISERS: dict[str, Make] = {"adam": adam, "adamw": adamw, "adam-lean": adam_lean, "lbfgs": lbfgs}
+OPTIMISERS: dict[str, Make] = {
+    "adam": adam,
+    "adamw": adamw,
+    "adam-lean": adam_lean,
+    "nadam-lean": nadam_lean,
+    "lbfgs": lbfgs,
+}
+LEAN = ("adam-lean", "nadam-lean")
+"""Those that keep one second moment per tensor of the model."""
