@@ -17,6 +17,7 @@ import os
 import statistics
 import tempfile
 import time
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ from quality import share
 
 ROOT = Path(__file__).parent.parent
 CIFAR_SEEDS = (101, 102, 103)
+IN_TIME = 0.6
+"""Part of the time of the paper's schedule in which a faster one is to get as far."""
 WAYS: dict[str, dict[str, Any]] = {
     "paper": {"attacks": ("nl-sme",)},
     "fast": {"attacks": ("nl-sme",), "schedule": "fast"},
@@ -114,6 +117,12 @@ def of_the_means(clients: list[dict[str, Any]], way: str) -> float | None:
     return None
 
 
+def of_threes(clients: list[dict[str, Any]], way: str) -> dict[str, int]:
+    """How many choices of three clients get there in time: whether the mean hangs on who is in it."""
+    shares = [of_the_means(list(three), way) for three in combinations(clients, 3)]
+    return {"in_time": sum(share is not None and share <= IN_TIME for share in shares), "of": len(shares)}
+
+
 def psnr_at(moment: float, seconds: tuple[float, ...], values: tuple[float, ...]) -> float:
     """What a curve has reached: nothing before its first point, its end after the last."""
     return float(np.interp(moment, seconds, values, left=0.0))
@@ -122,6 +131,7 @@ def psnr_at(moment: float, seconds: tuple[float, ...], values: tuple[float, ...]
 def summary(clients: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Means over clients; the time is null where a client never got there."""
     found = {}
+    sets = {data: [one for name, one in clients.items() if name.startswith(data)] for data in ("femnist", "cifar100")}
     for way in WAYS:
         rows = [client[way] for client in clients.values()]
         times = [row["time_to_paper"] for row in rows]
@@ -129,10 +139,8 @@ def summary(clients: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "above_paper_db": statistics.mean(row["above_paper_db"] for row in rows),
             "worst_db": min(row["above_paper_db"] for row in rows),
             "time_to_paper": None if None in times else statistics.mean(times),
-            "time_to_paper_of_means": {
-                data: of_the_means([found for name, found in clients.items() if name.startswith(data)], way)
-                for data in ("femnist", "cifar100")
-            },
+            "time_to_paper_of_means": {data: of_the_means(some, way) for data, some in sets.items()},
+            "threes": {data: of_threes(some, way) for data, some in sets.items()},
             "whole_time": statistics.mean(
                 row["seconds"] / client["paper"]["seconds"] for row, client in zip(rows, clients.values(), strict=True)
             ),
