@@ -116,6 +116,11 @@ def test_fast_leaves_sme_and_nets_without_convolutions_their_own_moments(known):
     assert Fit()(own, dense)[0].optimiser == "adam"
 
 
+def test_fast_in_little_memory_looks_ahead_no_more_than_fast_alone(known):
+    assert Fit(memory="low")(sme(schedule="fast"), known)[0].optimiser == "adam-lean"
+    assert Fit(memory="low")(nl_sme(schedule="fast"), known)[0].optimiser == "nadam-lean"
+
+
 def test_chunks_are_equal_and_keep_below_the_limit(known):
     known = replace(known, n=100)
     one = activations_mb(known)

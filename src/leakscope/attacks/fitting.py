@@ -37,10 +37,10 @@ class Fit:
     memory: Memory = "normal"
 
     def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
-        if self.memory == "low":
-            attack = low_memory(attack, known)
         if attack.schedule == "fast":
             attack = in_few_steps(attack, known)
+        if self.memory == "low":
+            attack = low_memory(attack, known)
         attack, why = in_chunks(attack, known, ACTIVATIONS_MB[self.memory])
         needed, there = estimate_mb(attack, known), available_mb(known.w0.device)
         if there is not None and needed > there:
