@@ -181,6 +181,27 @@ def ablation_table() -> str:
     return markdown(["trajectory", "calibration", "PSNR dB", "clients"], rows)
 
 
+def ceiling_table() -> str:
+    """SME from noise and from the private images, by client and in the mean of a data set."""
+    noise = {
+        f"{cell['dataset']} {cell['client'].get('writer') or cell['client']['seed']}": cell["metrics"]
+        for cell in read("others")["cells"]
+        if cell["attack"] == "sme"
+    }
+    pairs = {client: (noise[client], private) for client, private in read("ceiling")["clients"].items()}
+    rows = []
+    for data in ("femnist", "cifar100"):
+        runs = {client: pair for client, pair in pairs.items() if client.startswith(data)}
+        rows += [[client, *_noise_and_private([pair])] for client, pair in runs.items()]
+        rows.append([f"{NAMES[data]}, mean", *_noise_and_private(list(runs.values()))])
+    return markdown(["client", "from noise dB", "L_sim", "from the private images dB", "L_sim"], rows)
+
+
+def _noise_and_private(pairs: list[tuple[Row, Row]]) -> list[str]:
+    columns = [(way, *column) for way in (0, 1) for column in (("psnr", 2), ("l_sim", 3))]
+    return [mean((pair[way][key] for pair in pairs), digits) for way, key, digits in columns]
+
+
 def defenses_table() -> str:
     """nl-sme against each defense, next to the same clients without one."""
     plain = {cell["client"]["seed"]: cell for cell in read("main")["cells"] if cell["attack"] == "nl-sme"}
@@ -347,6 +368,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings-table": settings_table,
     "parts-table": parts_table,
     "ablation-table": ablation_table,
+    "ceiling-table": ceiling_table,
     "defenses-table": defenses_table,
     "labels-table": labels_table,
     "step-table": step_table,
