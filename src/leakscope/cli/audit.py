@@ -18,6 +18,22 @@ from leakscope.cli.display import console, showing
 from leakscope.report.remarks import doubts, worst_round
 from leakscope.runs.executors import choose_executor
 
+COLUMNS = (
+    "client",
+    "attack",
+    "defense",
+    "PSNR\ndB",
+    "knowing\nnothing",
+    "SSIM",
+    "LPIPS",
+    "identified",
+    "accuracy",
+    "seconds",
+    "",
+)
+TEXTS = ("client", "attack", "defense", "")
+"""Columns that wrap where a terminal is narrow; numbers do not."""
+
 
 @o.taking(o.CLIENT_OPTIONS, o.ATTACK_OPTIONS, o.RUN_OPTIONS)
 def audit(
@@ -63,39 +79,37 @@ def conclude(result: AuditResult, *, as_json: bool) -> None:
 
 
 def table_of(result: AuditResult) -> Table:
-    """One row per cell: scores next to what an attacker would score who knows nothing."""
-    table = Table(box=None, header_style="bold")
-    for column in (
-        "client",
-        "attack",
-        "defense",
-        "PSNR dB",
-        "knowing nothing",
-        "SSIM",
-        "LPIPS",
-        "identified",
-        "accuracy",
-        "seconds",
-        "",
-    ):
-        left = column in ("client", "attack", "defense", "")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column == "client")
-    for cell in result.cells:
-        metrics, baseline = cell["metrics"], cell["baseline"]
-        table.add_row(
-            _who(cell) if cell["dataset"] == "recorded" else f"{cell['dataset']} {_who(cell)}",
-            cell["attack"],
-            cell["defense"],
-            _number(metrics.get("psnr"), 2),
-            _number(baseline.get("psnr"), 2),
-            _number(metrics.get("ssim"), 3),
-            _number(metrics.get("lpips"), 3),
-            _number(metrics.get("identified"), 2),
-            _number((cell.get("accuracy") or {}).get("defended"), 3),
-            _number(cell.get("seconds"), 0),
-            "" if cell["status"] == "finished" else cell["status"],
-        )
+    """One row per cell: scores next to what an attacker would score who knows nothing. It fits into 80 columns."""
+    rows = [_row(cell) for cell in result.cells]
+    seldom = ("accuracy", "")  # left out where no cell has any
+    shown = [column for column in COLUMNS if column not in seldom or any(row[column] not in "-" for row in rows)]
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for column in shown:
+        if column in TEXTS:
+            table.add_column(column, min_width=7, overflow="fold")
+        else:
+            table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[column] for column in shown))
     return table
+
+
+def _row(cell: Mapping[str, Any]) -> dict[str, str]:
+    metrics, baseline = cell["metrics"], cell["baseline"]
+    values = (
+        _who(cell) if cell["dataset"] == "recorded" else f"{cell['dataset']} {_who(cell)}",
+        cell["attack"],
+        cell["defense"],
+        _number(metrics.get("psnr"), 2),
+        _number(baseline.get("psnr"), 2),
+        _number(metrics.get("ssim"), 3),
+        _number(metrics.get("lpips"), 3),
+        _number(metrics.get("identified"), 2),
+        _number((cell.get("accuracy") or {}).get("defended"), 3),
+        _number(cell.get("seconds"), 0),
+        "" if cell["status"] == "finished" else cell["status"],
+    )
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 def _who(cell: Mapping[str, Any]) -> str:

@@ -1,0 +1,58 @@
+"""The table that `leakscope audit` ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from leakscope.audit import AuditResult
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's own, when it is imported
+
+
+def cell(**changed: Any) -> dict[str, Any]:
+    usual = {
+        "dataset": "photos",
+        "client": {"seed": 0},
+        "attack": "span-sme",
+        "defense": "none",
+        "metrics": {"psnr": 38.59, "ssim": 0.977, "lpips": 0.018, "identified": 1.0},
+        "baseline": {"psnr": 11.86},
+        "seconds": 44.2,
+        "status": "finished",
+    }
+    return usual | changed
+
+
+def printed(*cells: dict[str, Any], width: int = 80) -> list[str]:
+    from leakscope.cli.audit import table_of
+
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(table_of(AuditResult(Path("run"), {"cells": list(cells)})))
+    return captured.get().splitlines()
+
+
+def test_it_fits_into_eighty_columns_with_every_word_whole():
+    lines = printed(cell())
+    assert len(lines) == 3  # two of headings, one of values
+    assert " ".join(lines[1].split()) == "client attack defense dB nothing SSIM LPIPS identified seconds"
+    assert " ".join(lines[2].split()) == "photos seed 0 span-sme none 38.59 11.86 0.977 0.018 1.00 44"
+
+
+def test_accuracy_and_status_stand_there_where_a_cell_has_them():
+    lines = printed(cell(), cell(accuracy={"defended": 0.513}, status="stopped early"), width=120)
+    assert "accuracy" in lines[1]
+    assert lines[2].split()[-2:] == ["-", "44"]
+    assert lines[3].split()[-4:] == ["0.513", "44", "stopped", "early"]
+
+
+def test_a_long_defense_is_wrapped_and_never_cut():
+    defense = "dpsgd:epsilon=10,clip=1+gaussian:std=0.1"
+    lines = printed(cell(defense=defense))
+    start = lines[1].index("defense")
+    end = lines[2].index("38.59")
+    assert "".join(line[start:end].strip() for line in lines[2:]) == defense
