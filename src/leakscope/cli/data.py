@@ -19,7 +19,7 @@ from rich.table import Table
 
 from leakscope import data as datasets
 from leakscope.cli import options as o
-from leakscope.cli.display import console
+from leakscope.cli.display import console, said
 from leakscope.data.fetch import fetch as fetch_dataset
 from leakscope.errors import InputError, Problem
 
@@ -29,14 +29,13 @@ data = typer.Typer(help="Which data sets are at hand, and how to get the others.
 @data.command()
 def show(data_root: o.DataRoot = None) -> None:
     """What was found, and where."""
-    table = Table(box=None, header_style="bold")
-    for column in ("name", "found", "what to do"):
-        table.add_column(column, overflow="fold")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
     for name in datasets.DATASETS:
         try:
-            table.add_row(name, repr(datasets.load(name, root=data_root)), "")
+            table.add_row(name, said(repr(datasets.load(name, root=data_root))))
         except InputError as error:
-            table.add_row(name, "-", error.problems[0].fix)
+            table.add_row(name, said("not there", error.problems[0].fix))
     console.print(table)
 
 

@@ -17,6 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from leakscope.audit import Notice
 from leakscope.cell import Cell
@@ -26,6 +27,11 @@ BARS = "▁▂▃▄▅▆▇█"
 
 console = Console(stderr=True)
 """Everything for people goes to stderr; stdout is for --json alone."""
+
+
+def said(text: str, *more: str) -> Text:
+    """A sentence with further lines below it, which a table wraps as one."""
+    return Text(text) + Text("".join(f"\n{line}" for line in more if line), "dim")
 
 
 class Display:

@@ -14,10 +14,12 @@ from typing import Literal
 
 import torch
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from leakscope import __version__, data
 from leakscope.cli import options as o
-from leakscope.cli.display import console
+from leakscope.cli.display import console, said
 from leakscope.errors import InputError
 from leakscope.metrics.lpips_weights import find_weights
 
@@ -49,7 +51,7 @@ def examine(data_root: o.DataRoot = None) -> Iterator[Finding]:
     yield _threads()
     yield _bf16()
     yield _compiler()
-    for name in (name for name in data.DATASETS if name != "photos"):
+    for name in (name for name in data.DATASETS if name not in ("photos", "folder:PATH")):
         yield _dataset(name, data_root)
     yield _lpips()
     for extra, package in EXTRAS.items():
@@ -76,14 +78,19 @@ def doctor(data_root: o.DataRoot = None, json_: o.Json = False) -> None:
     if json_:
         print(json.dumps([asdict(finding) for finding in findings]))
     else:
-        colours = {"ok": "green", "note": "yellow", "problem": "red"}
-        for finding in findings:
-            colour = colours[finding.state]
-            console.print(f"[{colour}]{finding.state:8}[/{colour}]{finding.name:18}{finding.found}", highlight=False)
-            if finding.advice:
-                console.print(f"{'':26}{finding.advice}", highlight=False, style="dim")
+        console.print(table_of(findings))
     if any(finding.state == "problem" for finding in findings):
         raise typer.Exit(1)
+
+
+def table_of(findings: list[Finding]) -> Table:
+    """A row for each finding, its advice below it."""
+    colours = {"ok": "green", "note": "yellow", "problem": "red"}
+    table = Table.grid(padding=(0, 2))
+    for finding in findings:
+        state = Text(finding.state, colours[finding.state])
+        table.add_row(state, finding.name, said(finding.found, finding.advice))
+    return table
 
 
 def _device() -> Finding:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from leakscope.attacks import ATTACKS
 from leakscope.cli import options as o
-from leakscope.cli.display import console
+from leakscope.cli.display import console, said
 from leakscope.data import DATASETS
 from leakscope.defenses import DEFENSES
 from leakscope.errors import InputError, unknown
@@ -20,6 +20,8 @@ from leakscope.metrics import METRICS
 from leakscope.victims import MODELS
 
 Rows = list[dict[str, Any]]
+APART = ("name", "description", "parameters")
+"""What a person does not read as a fact of its own: `parameters` are in the JSON document."""
 
 
 def _attacks() -> Rows:
@@ -75,13 +77,16 @@ def list_(
     if json_:
         print(json.dumps(rows))
         return
-    table = Table(box=None, header_style="bold")
-    columns = [column for column in rows[0] if column != "parameters"]
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
     for row in rows:
-        table.add_row(*(str(row[column]) for column in columns))
+        facts = (f"{key.replace('_', ' ')}: {_plain(value)}" for key, value in row.items() if key not in APART)
+        table.add_row(row["name"], said(row["description"], *facts))
     console.print(table)
+
+
+def _plain(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _first_line(thing: object) -> str:

@@ -65,7 +65,7 @@ METRICS: dict[str, Metric] = {
             higher_is_better=False,
             best=0.0,
             needs="the originals and LPIPS weights",
-            description="learned perceptual distance v0.1, VGG16, images in their own size",
+            description="learned perceptual distance v0.1, VGG16, sides below 64 enlarged to 64",
         ),
         Metric(
             name="lpips_alex",
