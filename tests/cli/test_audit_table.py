@@ -43,11 +43,16 @@ def test_it_fits_into_eighty_columns_with_every_word_whole():
     assert " ".join(lines[2].split()) == "photos seed 0 span-sme none 38.59 11.86 0.977 0.018 1.00 44"
 
 
-def test_accuracy_and_status_stand_there_where_a_cell_has_them():
-    lines = printed(cell(), cell(accuracy={"defended": 0.513}, status="stopped early"), width=120)
-    assert "accuracy" in lines[1]
-    assert lines[2].split()[-2:] == ["-", "44"]
-    assert lines[3].split()[-4:] == ["0.513", "44", "stopped", "early"]
+def test_accuracy_stands_there_where_a_cell_has_one():
+    lines = printed(cell(), cell(accuracy={"defended": 0.513}))
+    assert lines[1].split()[-2:] == ["accuracy", "seconds"]
+    assert [line.split()[-2:] for line in lines[2:] if "38.59" in line] == [["-", "44"], ["0.513", "44"]]
+
+
+def test_a_cell_that_did_not_finish_says_so_beside_its_client():
+    lines = printed(cell(status="stopped early"))
+    end = lines[1].index("attack")
+    assert " ".join(line[:end].strip() for line in lines[2:]) == "photos seed 0: stopped early"
 
 
 def test_a_long_defense_is_wrapped_and_never_cut():

@@ -29,9 +29,8 @@ COLUMNS = (
     "identified",
     "accuracy",
     "seconds",
-    "",
 )
-TEXTS = ("client", "attack", "defense", "")
+TEXTS = ("client", "attack", "defense")
 """Columns that wrap where a terminal is narrow; numbers do not."""
 
 
@@ -81,12 +80,11 @@ def conclude(result: AuditResult, *, as_json: bool) -> None:
 def table_of(result: AuditResult) -> Table:
     """One row per cell: scores next to what an attacker would score who knows nothing. It fits into 80 columns."""
     rows = [_row(cell) for cell in result.cells]
-    seldom = ("accuracy", "")  # left out where no cell has any
-    shown = [column for column in COLUMNS if column not in seldom or any(row[column] not in "-" for row in rows)]
-    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    shown = [column for column in COLUMNS if column != "accuracy" or any(row[column] != "-" for row in rows)]
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     for column in shown:
         if column in TEXTS:
-            table.add_column(column, min_width=7, overflow="fold")
+            table.add_column(column, min_width=8, overflow="fold")
         else:
             table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
@@ -96,8 +94,9 @@ def table_of(result: AuditResult) -> Table:
 
 def _row(cell: Mapping[str, Any]) -> dict[str, str]:
     metrics, baseline = cell["metrics"], cell["baseline"]
+    who = _who(cell) if cell["dataset"] == "recorded" else f"{cell['dataset']} {_who(cell)}"
     values = (
-        _who(cell) if cell["dataset"] == "recorded" else f"{cell['dataset']} {_who(cell)}",
+        who if cell["status"] == "finished" else f"{who}: {cell['status']}",
         cell["attack"],
         cell["defense"],
         _number(metrics.get("psnr"), 2),
@@ -107,7 +106,6 @@ def _row(cell: Mapping[str, Any]) -> dict[str, str]:
         _number(metrics.get("identified"), 2),
         _number((cell.get("accuracy") or {}).get("defended"), 3),
         _number(cell.get("seconds"), 0),
-        "" if cell["status"] == "finished" else cell["status"],
     )
     return dict(zip(COLUMNS, values, strict=True))
 
