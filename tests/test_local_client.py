@@ -184,7 +184,7 @@ def test_the_key_follows_the_content_alone() -> None:
 
 def test_a_client_that_changed_since_the_plan_is_refused() -> None:
     (cell,) = Request(client=own(), **QUICK).cells()
-    with pytest.raises(InputError, match="not the one"):
+    with pytest.raises(InputError, match="not what this run was planned with"):
         own_scene(cell, own(images=own().images.flip(0)))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -59,24 +61,36 @@ class AuditResult:
     def __repr__(self) -> str:
         return f"AuditResult({self.level}: {self.verdict} -> {self.report})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, and private images above what came back of them."""
+        picture = self.folder / "reconstructions.png"
+        shown = base64.b64encode(picture.read_bytes()).decode() if picture.exists() else ""
+        image = f'<img src="data:image/png;base64,{shown}" alt="private images, and what came back">' if shown else ""
+        return f"<p><b>{self.level.upper()}</b> {escape(self.verdict)}</p>{image}<p>{escape(str(self.report))}</p>"
+
 
 Notice = Callable[[dict[str, Any]], None]
 
 
-def audit(*, out: str | os.PathLike[str], workers: int = 1, **options: Any) -> AuditResult:
+def audit(*, out: str | os.PathLike[str], workers: int = 1, quiet: bool = False, **options: Any) -> AuditResult:
     """Audit a client from Python; the options are those of `Request`, the same as on the command line.
+
+    On a terminal it shows how far it is and how long it takes, unless `quiet`.
 
     >>> audit(dataset="photos", attacks=["sme"], n=4, iterations=100, out="runs/mine")  # doctest: +SKIP
     >>> audit(client=LocalClient(...), out="runs/own")  # doctest: +SKIP
     """
+    from leakscope.cli.display import showing  # which shows what happens here
+
     known = {entry.name for entry in fields(Request)}
     refuse(unknown("option", name, known) for name in options if name not in known)
     request = Request(**options)
     command = "leakscope.audit(" + ", ".join(f"{key}={value!r}" for key, value in options.items()) + ")"
     if workers > 1 and isinstance(request.client, LocalClient):
         request.client.require_portable()
-    execute = choose_executor(workers=workers)
-    return run_cells(request.cells(), Path(out), request, execute=execute, command=command)
+    execute, cells = choose_executor(workers=workers), request.cells()
+    with showing(cells, quiet=quiet, workers=workers) as notice:
+        return run_cells(cells, Path(out), request, execute=execute, command=command, notice=notice)
 
 
 def run_cells(

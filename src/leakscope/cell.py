@@ -26,10 +26,14 @@ from leakscope.local_client import LocalClient
 from leakscope.memory import peak_memory_mb, reset_peak_memory
 from leakscope.metrics import score
 from leakscope.metrics.l_sim_fl import l_sim_fl
+from leakscope.plugins import load_plugins
 from leakscope.prior.folder import refuse_overlap, require_same
 from leakscope.simulate import Scene, Truth, stage
 from leakscope.types import LabelKnowledge, LocalTraining, Reconstruction, Scores
 from leakscope.utility import accuracy_after
+
+PLACES = frozenset({"update_file", "truth_file", "more_updates", "own", "prior", "plugins"})
+"""Fields of a cell that say where something lies; what lies there counts by its content."""
 
 
 class Cell(BaseModel):
@@ -40,6 +44,8 @@ class Cell(BaseModel):
     dataset: str
     data_fingerprint: str
     model: str
+    model_fingerprint: str | None = None
+    """Of the code and the values of a model of the auditor's own."""
     attack: str
     settings: dict[str, bool | int | float | str] = {}
     """Parameters of the recipe that differ from its defaults."""
@@ -62,6 +68,11 @@ class Cell(BaseModel):
     """Folder of a diffusion prior; it counts by its content, `prior_fingerprint`."""
     prior_fingerprint: str | None = None
     w0: str = "fresh"
+    w0_fingerprint: str | None = None
+    """Of the file that `w0` names."""
+    plugins: tuple[str, ...] = ()
+    """Files that register attacks, defenses or models; they count by their content, `plugins_fingerprint`."""
+    plugins_fingerprint: str | None = None
     iterations: int = 1000
     history: int = 50
     restarts: int = 1
@@ -94,8 +105,8 @@ class Cell(BaseModel):
 
         Defaults are left out, so that an option that is added later does not change the keys of old results.
         """
-        places = {"update_file", "truth_file", "more_updates", "own", "prior"}
-        facts = self.model_dump(exclude=places, exclude_defaults=True)
+        places = {*PLACES, "w0"} if self.w0_fingerprint else PLACES
+        facts = self.model_dump(exclude=set(places), exclude_defaults=True)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -133,6 +144,7 @@ def run_cell(
     resume: Checkpoint | None = None,
 ) -> Outcome:
     """Simulate, defend, observe, attack, score. `own`: the client itself, where it cannot be found by its name."""
+    load_plugins(cell.plugins)
     scene = stage(cell, data_root=data_root, own=own)
     if cell.prior is not None:
         _check_prior(cell, Path(cell.prior), scene.truth)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +16,8 @@ from leakscope.client import Client
 from leakscope.errors import InputError, Problem, refuse
 from leakscope.preflight.finding import Finding, warning
 from leakscope.types import ClientBatch, LocalTraining, Normalisation
-from leakscope.victims import Victim, import_code, wrap
+from leakscope.user_code import import_code, their_code
+from leakscope.victims import Victim, add_tensor, wrap
 
 LOSSES = ("cross_entropy",)
 """Mean softmax cross-entropy, with class indices or soft targets (so label smoothing and mixup too)."""
@@ -111,13 +111,9 @@ class LocalClient:
         """16 hex digits of the content: images, labels, candidates, normalisation, weights, and the model's code."""
         victim, again = self._reference, self._victim(0)
         refuse(_unsteady(victim, again))
-        digest = hashlib.sha256(repr((self.classes, self.normalisation, victim.module)).encode())
-        for code in sorted(_sources(victim.module)):
-            digest.update(code.encode())
-        state = victim.module.state_dict()
-        for name, value in [("images", self.images), ("labels", self.labels), *state.items()]:
-            _hash(digest, name, value)
-        _hash(digest, "candidates", self.held_out())
+        digest = hashlib.sha256(repr((self.classes, self.normalisation, victim.fingerprint)).encode())
+        for name, value in (("images", self.images), ("labels", self.labels), ("candidates", self.held_out())):
+            add_tensor(digest, name, value)
         return digest.hexdigest()[:16]
 
     def require_portable(self) -> None:
@@ -167,7 +163,8 @@ def load_client(reference: str) -> LocalClient:
     if not colon:
         raise InputError(Problem(f"{reference!r} names no client", fix="write client.py:client, file and name"))
     found = getattr(import_code(place), attribute, None)
-    client = found() if callable(found) else found
+    with their_code(reference):
+        client = found() if callable(found) else found
     if not isinstance(client, LocalClient):
         kind = "nothing" if found is None else f"a {type(client).__name__}"
         raise InputError(
@@ -179,24 +176,6 @@ def load_client(reference: str) -> LocalClient:
 def unit(images: Tensor) -> Tensor:
     """uint8 or float images as float in [0, 1]."""
     return images.float() / 255 if images.dtype == torch.uint8 else images.float()
-
-
-def _hash(digest: Any, name: str, value: Tensor) -> None:
-    plain = value.detach().cpu().contiguous()
-    digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())
-    digest.update(plain.flatten().view(torch.uint8).numpy().tobytes())
-
-
-def _sources(module: nn.Module) -> set[str]:
-    """The code of every layer class that is not torch's own: another forward pass is another result."""
-    kinds = {type(part) for part in module.modules() if not type(part).__module__.startswith("torch.")}
-    found = set()
-    for kind in kinds:
-        try:
-            found.add(inspect.getsource(kind))
-        except (OSError, TypeError):  # typed at a prompt: the name has to do
-            found.add(f"{kind.__module__}.{kind.__qualname__}")
-    return found
 
 
 def _unsteady(victim: Victim, again: Victim) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import torch
 
-from leakscope import data
+from leakscope import data, start, victims
 from leakscope.attacks import ATTACKS, MATCHINGS, read_settings
 from leakscope.attacks.budget import parse_duration
 from leakscope.attacks.compiled import Choice
@@ -23,6 +23,7 @@ from leakscope.defenses import parse_defense
 from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.fusion import parse_fusion
 from leakscope.local_client import LocalClient, load_client
+from leakscope.plugins import load_plugins, plugins_fingerprint
 from leakscope.prior.folder import check_prior, diffusers, find_prior, fingerprint
 from leakscope.simulate import make_client
 from leakscope.types import LabelKnowledge, LocalTraining
@@ -62,6 +63,8 @@ class Request:
     seed: int = 0
     writer: str | None = None
     fuse: str | None = None
+    plugins: Sequence[str] = ()
+    """Files or modules that register attacks, defenses or models."""
     labels: str = "known"
     prior: str | None = None
     """Folder of a diffusion prior, or the name of one on the Hugging Face hub, for the attacks that use one."""
@@ -92,6 +95,8 @@ class Request:
         refuse([*problems, *more, *worse])
         assert found is not None
         cells = self.grid(found.name, found.fingerprint)
+        model = victims.fingerprint(cells[0].model, shape=found.shape, classes=found.classes)
+        cells = [cell.model_copy(update={"model_fingerprint": model}) for cell in cells]
         for cell in {(cell.seed, cell.defense): cell for cell in cells}.values():
             parse_defense(cell.defense).check(make_client(cell, found, cell.seed))
         return cells
@@ -126,15 +131,12 @@ class Request:
 
     def grid(self, dataset: str, fingerprint: str) -> list[Cell]:
         """The cells of a data set that need not be there."""
-        chosen = split_settings(self.settings, self.attacks)
-        granted = {attack: self.granted(attack) for attack in self.attacks}
+        attacked = self.attacked()
         return [
             Cell(
                 dataset=dataset,
                 data_fingerprint=fingerprint,
                 model=self.model or data.default_model(dataset),
-                attack=attack,
-                settings=chosen[attack],
                 defense=defense,
                 n=self.n,
                 epochs=self.epochs,
@@ -147,25 +149,43 @@ class Request:
                 seed=seed,
                 writer=self.writer,
                 fuse=str(parse_fusion(self.fuse)) if self.fuse else None,
-                labels=cast(Any, self.labels),
-                matching=self.matching,
-                **granted[attack],
                 w0=self.w0,
-                iterations=self.iterations or usual_iterations(ATTACKS[attack].recipe(), self.schedule),
-                history=self.history,
-                restarts=self.restarts,
-                schedule=self.schedule,
-                early_stop=self.early_stop,
-                budget=parse_duration(self.budget) if self.budget else None,
-                memory=cast(Any, self.memory),
-                compile=cast(Any, self.compile),
+                w0_fingerprint=start.fingerprint(self.w0),
                 rounds=self.rounds,
                 federation=self.federation,
-                device=pick_device(self.device),
+                **fields,
             )
             for seed in range(self.seed, self.seed + self.clients)
             for defense in dict.fromkeys(str(parse_defense(text)) for text in self.defenses)
-            for attack in self.attacks
+            for fields in attacked
+        ]
+
+    def attacked(self) -> list[dict[str, Any]]:
+        """The fields of a cell that say how an update is attacked, whoever it comes from; once for each attack."""
+        chosen = split_settings(self.settings, self.attacks)
+        same = {
+            "labels": self.labels,
+            "matching": self.matching,
+            "plugins": tuple(self.plugins),
+            "plugins_fingerprint": plugins_fingerprint(self.plugins),
+            "history": self.history,
+            "restarts": self.restarts,
+            "schedule": self.schedule,
+            "early_stop": self.early_stop,
+            "budget": parse_duration(self.budget) if self.budget else None,
+            "memory": self.memory,
+            "compile": self.compile,
+            "device": pick_device(self.device),
+        }
+        return [
+            {
+                "attack": attack,
+                "settings": chosen[attack],
+                "iterations": self.iterations or usual_iterations(ATTACKS[attack].recipe(), self.schedule),
+                **self.granted(attack),
+                **same,
+            }
+            for attack in dict.fromkeys(self.attacks)
         ]
 
     def granted(self, attack: str) -> dict[str, Any]:
@@ -188,6 +208,9 @@ class Request:
             yield from _gather(diffusers)[1]
 
     def problems(self) -> Iterable[Problem]:
+        """Everything that is wrong with it, once its plugins have added what they register."""
+        yield from _gather(lambda: load_plugins(self.plugins))[1]
+        yield from _gather(lambda: start.fingerprint(self.w0))[1]
         yield from (unknown("attack", name, ATTACKS) for name in self.attacks if name not in ATTACKS)
         yield from self._prior_problems()
         choices = (

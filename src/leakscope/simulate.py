@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from leakscope import data
+from leakscope import data, victims
 from leakscope.client import Client
 from leakscope.data import Dataset
 from leakscope.defenses import parse_defense
@@ -17,11 +17,12 @@ from leakscope.errors import InputError, Problem
 from leakscope.fusion import fuse, other_seeds, parse_fusion
 from leakscope.local_client import LocalClient, load_client
 from leakscope.observation import Observation, guess, observe
+from leakscope.plugins import plugins_fingerprint
 from leakscope.preflight import Finding, examine, refuse_errors, settings
-from leakscope.start import read_weights, starting_weights
+from leakscope.start import fingerprint, read_weights, starting_weights
 from leakscope.types import ClientBatch, Knowledge, Update
 from leakscope.update_file import RecordedUpdate, read_truth, read_update
-from leakscope.victims import MODELS, Victim, build_victim, restore_buffers
+from leakscope.victims import MODELS, Shape, Victim, build_victim, restore_buffers
 
 if TYPE_CHECKING:
     from leakscope.cell import Cell
@@ -53,6 +54,8 @@ class Scene:
 
 def stage(cell: Cell, *, data_root: Path | None, own: LocalClient | None = None) -> Scene:
     """The scene of a cell."""
+    _as_planned(f"the file {cell.w0}", fingerprint(cell.w0), cell.w0_fingerprint)
+    _as_planned("a plugin", plugins_fingerprint(cell.plugins), cell.plugins_fingerprint)
     if cell.update_file:
         return recorded_scene(cell)
     if own is not None or cell.own:
@@ -60,17 +63,23 @@ def stage(cell: Cell, *, data_root: Path | None, own: LocalClient | None = None)
     return simulated_scene(cell, data_root=data_root)
 
 
+def _as_planned(what: str, found: str | None, planned: str | None) -> None:
+    """A run goes on for days and on other machines: what it reads there must be what it was planned with."""
+    if found != planned:
+        raise InputError(
+            Problem(
+                f"{what} is not what this run was planned with",
+                why="it has changed, or is another one on this machine: results of different things would be mixed",
+                fix="put back what it was, or choose another --out",
+            )
+        )
+
+
 def simulated_scene(cell: Cell, *, data_root: Path | None) -> Scene:
     """Draw the client, train it, defend, fuse, observe."""
     dataset = data.load(cell.dataset, root=data_root)
-    if dataset.fingerprint != cell.data_fingerprint:
-        raise InputError(
-            Problem(
-                f"{cell.dataset} here is not the data that this run was planned with",
-                why="another machine or another day: results of different data would be mixed",
-                fix="give every machine the same data, or choose another --out",
-            )
-        )
+    _as_planned(f"the data set {cell.dataset}", dataset.fingerprint, cell.data_fingerprint)
+    _check_model(cell, dataset.shape, dataset.classes)
     client = make_client(cell, dataset, cell.seed)
     w0 = starting_weights(cell.w0, client.victim, dataset, avoid=client.batch, seed=cell.seed)
     defense = parse_defense(cell.defense)
@@ -96,14 +105,7 @@ def simulated_scene(cell: Cell, *, data_root: Path | None) -> Scene:
 
 def own_scene(cell: Cell, own: LocalClient) -> Scene:
     """Train a client of the auditor's own, defend, observe."""
-    if own.fingerprint != cell.data_fingerprint:
-        raise InputError(
-            Problem(
-                f"the client {cell.own or own.name} is not the one that this run was planned with",
-                why="its images, labels, model or settings have changed, and results would be mixed",
-                fix="choose another --out",
-            )
-        )
+    _as_planned(f"the client {cell.own or own.name}", own.fingerprint, cell.data_fingerprint)
     client = own.client(cell.seed)
     w0 = client.victim.weights() if cell.w0 == "own" else read_weights(Path(cell.w0), client.victim)
     update = parse_defense(cell.defense).train(client, w0, seed=cell.seed)
@@ -117,6 +119,12 @@ def own_scene(cell: Cell, own: LocalClient) -> Scene:
     )
     findings = (*settings(client.training, client.victim.module, len(own)), *own.findings())
     return Scene(observation, Truth(client.batch, own.held_out()), update, findings)
+
+
+def _check_model(cell: Cell, shape: Shape, classes: int) -> None:
+    _as_planned(
+        f"the model {cell.model}", victims.fingerprint(cell.model, shape=shape, classes=classes), cell.model_fingerprint
+    )
 
 
 def make_client(cell: Cell, dataset: Dataset, seed: int, *, victim: Victim | None = None) -> Client:
@@ -175,6 +183,8 @@ def check_file(path: Path, *, model: str | None = None, truth_file: Path | None 
 def recorded_scene(cell: Cell) -> Scene:
     """What a recorded update shows; scored only where the truth file is given."""
     truth_file = Path(cell.truth_file) if cell.truth_file else None
+    recorded = read_update(Path(str(cell.update_file)))
+    _check_model(cell, recorded.shape, recorded.classes)
     rounds = [open_recorded(Path(p), cell.model, truth_file) for p in (str(cell.update_file), *cell.more_updates)]
     findings = tuple(dict.fromkeys(finding for opened in rounds for finding in opened.findings))
     refuse_errors(findings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from leakscope.observation import differences
 from leakscope.options import build, parse_call
 from leakscope.types import ClientBatch, stream
 from leakscope.victims import Victim
+
+WITHOUT_FILE = ("fresh", "own", "recorded")
+"""w0 is drawn from the seed, comes with a client of the auditor's own, or lies in the update file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +38,24 @@ def starting_weights(
     """`fresh`, `pretrain:epochs=k` or the path of a safetensors file with one tensor per parameter."""
     if choice == "fresh":
         return victim.weights()
-    call = parse_call(choice) if choice.startswith("pretrain") else None
-    if call is not None and call.name == "pretrain":
-        return pretrain(build(Pretrain, dict(call.options), kind="pretrain"), victim, dataset, avoid=avoid, seed=seed)
+    if (settings := _pretraining(choice)) is not None:
+        return pretrain(settings, victim, dataset, avoid=avoid, seed=seed)
     return read_weights(Path(choice), victim)
+
+
+def fingerprint(choice: str) -> str | None:
+    """16 hex digits of the file that a choice of w0 names; None where it names none. Bad choices are refused."""
+    if choice in WITHOUT_FILE or _pretraining(choice) is not None:
+        return None
+    try:
+        return hashlib.sha256(Path(choice).read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise _unreadable(Path(choice), error) from error
+
+
+def _pretraining(choice: str) -> Pretrain | None:
+    call = parse_call(choice) if choice.startswith("pretrain") else None
+    return build(Pretrain, dict(call.options), kind="pretrain") if call and call.name == "pretrain" else None
 
 
 def pretrain(
@@ -70,11 +88,11 @@ def read_weights(path: Path, victim: Victim) -> dict[str, Tensor]:
     try:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise InputError(
-            Problem(
-                f"cannot read w0 from {path}: {error}",
-                fix="give a safetensors file, `fresh` or `pretrain:epochs=3`",
-            )
-        ) from error
+        raise _unreadable(path, error) from error
     refuse(differences(tensors, victim, what=f"w0 in {path.name}"))
     return {name: tensors[name].float() for name in victim.sizes}
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    fix = "give a safetensors file, `fresh` or `pretrain:epochs=3`"
+    return InputError(Problem(f"cannot read w0 from {path}: {error}", fix=fix))

@@ -21,6 +21,7 @@ from leakscope.cell import Cell
 from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.metrics import METRICS
 from leakscope.options import write
+from leakscope.plugins import load_plugins
 from leakscope.runs.atomic import write_json
 from leakscope.runs.executors import Executor
 from leakscope.runs.places import Places
@@ -88,6 +89,7 @@ class Study:
     seed: int = 0
 
     def problems(self) -> Iterator[Problem]:
+        load_plugins(self.request.plugins)
         if self.attack not in ATTACKS:
             yield unknown("attack", self.attack, ATTACKS)
             return

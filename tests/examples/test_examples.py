@@ -80,3 +80,17 @@ def test_flower(run, tmp_path):
     cells = run("flower/run.py", "run", "--updates", tmp_path / "updates", "--out", tmp_path / "run")
     assert [(cell["client"]["id"], cell["round"]) for cell in cells] == [("0", 1), ("1", 1)]
     assert all(cell["metrics"]["identified"] is not None for cell in cells)
+
+
+def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    notebook = json.loads((EXAMPLES / "see_a_leak.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    cells[0] = cells[0].replace('"iterations": 150', '"iterations": 3')
+    seen: dict[str, object] = {}
+    for cell in cells:
+        exec(compile(cell, "see_a_leak.ipynb", "exec"), seen)
+    assert "data:image/png;base64," in seen["result"]._repr_html_()
+    assert capsys.readouterr().out.count("knowing nothing") == 4
+    assert not any(cell.get("outputs") for cell in notebook["cells"])

@@ -74,6 +74,7 @@ def test_redaction_withholds_names_and_places(tmp_path: Path) -> None:
     )
     cell = result["cells"][0]
     cell |= {"dataset": "folder:/home/mallory/ward-7", "model": "mallory.nets:ward", "error": "in /home/mallory"}
+    cell["w0"] = "mallory.safetensors"
     cell["client"]["writer"] = "f1234_05"
     cell["missing"]["lpips"] = "looked in /home/mallory/weights"
     (folder / "result.json").write_text(json.dumps(result))
@@ -89,6 +90,8 @@ def test_redaction_withholds_names_and_places(tmp_path: Path) -> None:
     [
         ("leakscope audit --out=/a/b --n 4", "leakscope audit --out=… --n 4"),
         ("/usr/bin/leakscope attack /home/mallory/x.update.safetensors", "… attack …"),
+        ("leakscope attack eve.update.safetensors --truth eve --check", "leakscope attack … --truth … --check"),
+        ("leakscope audit eve.py:client --plugin eve.mods --n 4", "leakscope audit … --plugin … --n 4"),
         ("leakscope audit 'unclosed", "…"),
     ],
 )

@@ -17,6 +17,7 @@ from leakscope.data import DATASETS
 from leakscope.defenses import DEFENSES
 from leakscope.errors import InputError, unknown
 from leakscope.metrics import METRICS
+from leakscope.plugins import load_plugins
 from leakscope.victims import MODELS
 
 Rows = list[dict[str, Any]]
@@ -68,9 +69,11 @@ KINDS: dict[str, Callable[[], Rows]] = {
 
 def list_(
     kind: Annotated[str, typer.Argument(help=" | ".join(KINDS))] = "attacks",
+    plugins: o.Plugins = None,
     json_: o.Json = False,
 ) -> None:
     """What there is: attacks, defenses, data sets, models, metrics."""
+    load_plugins(plugins or ())
     if kind not in KINDS:
         raise InputError(unknown("list", kind, KINDS))
     rows = KINDS[kind]()

@@ -39,6 +39,10 @@ Defenses = Annotated[
     list[str] | None,
     _option("--defense", help="repeatable: sparsify:rate=0.9, clip:bound=1+gaussian:std=0.01", panel=CLIENT),
 ]
+Plugins = Annotated[
+    list[str] | None,
+    _option("--plugin", help="repeatable: mine.py or package.mine, with attacks and defenses of yours", panel=CLIENT),
+]
 Fuse = Annotated[str | None, _option("--fuse", help="rho=0.75,clients=4: the server sees a mixture", panel=CLIENT)]
 Attacks = Annotated[
     list[str] | None, _option("--attack", help="repeatable; see `leakscope list attacks`", panel=ATTACK)
@@ -93,6 +97,7 @@ CLIENT_OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "w0": (W0, "fresh"),
     "defenses": (Defenses, None),
     "fuse": (Fuse, None),
+    "plugins": (Plugins, None),
 }
 ATTACK_OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "attacks": (Attacks, None),

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from leakscope import __version__
-from leakscope.attacks import ATTACKS
-from leakscope.attacks.budget import parse_duration
-from leakscope.attacks.schedules import usual_iterations
-from leakscope.audit import Request, pick_device, split_settings
+from leakscope.audit import Request
 from leakscope.cell import Cell
 from leakscope.cli import options as o
 from leakscope.cli.audit import carry_out, conclude
@@ -23,9 +20,10 @@ from leakscope.cli.display import console
 from leakscope.errors import Problem, refuse
 from leakscope.simulate import check_file, different_clients, recorded_model, simulated_scene
 from leakscope.update_file import RecordedUpdate, read_update, write_truth, write_update
+from leakscope.victims import fingerprint
 
 SIMULATED = {name: option for name, option in o.CLIENT_OPTIONS.items() if name != "clients"}
-RECORDED = {name: o.CLIENT_OPTIONS[name] for name in ("model", "seed")}
+RECORDED = {name: o.CLIENT_OPTIONS[name] for name in ("model", "seed", "plugins")}
 
 
 @o.taking(SIMULATED, {"labels": o.ATTACK_OPTIONS["labels"]})
@@ -93,7 +91,6 @@ def attack(
     refuse(request.problems())
     truths = _truths(files, truth or [])
     _look(files, truths, request.model, only=check, as_json=given["json"])
-    settings = split_settings(request.settings, request.attacks)
     groups: list[tuple[tuple[Path, ...], Path | None]] = [
         ((path,), private) for path, private in zip(files, truths, strict=True)
     ]
@@ -101,9 +98,9 @@ def attack(
         refuse(different_clients(files))
         groups.append((tuple(files), truths[0]))
     cells = [
-        _recorded_cell(paths, private, name, settings[name], request)
+        _recorded_cell(paths, private, request, attacked)
         for paths, private in groups
-        for name in request.attacks
+        for attacked in request.attacked()
     ]
     result = carry_out(cells, request, given, name=f"recorded-{cells[0].key[:8]}")
     conclude(result, as_json=given["json"])
@@ -147,48 +144,24 @@ def _look(files: list[Path], truths: list[Path | None], model: str | None, *, on
     refuse(replace(finding.problem, found=f"{name}: {finding.problem.found}") for name, finding in errors)
 
 
-def _recorded_cell(
-    paths: tuple[Path, ...],
-    truth: Path | None,
-    name: str,
-    settings: dict[str, Any],
-    request: Request,
-) -> Cell:
+def _recorded_cell(paths: tuple[Path, ...], truth: Path | None, request: Request, fields: dict[str, Any]) -> Cell:
     recorded = read_update(paths[0])
-    training = recorded.update.training
     content = b"".join(path.read_bytes() for path in (*paths, *([truth] if truth else [])))
+    model = recorded_model(request.model, recorded.model)
     return Cell(
         dataset="recorded",
         data_fingerprint=hashlib.sha256(content).hexdigest()[:16],
-        model=recorded_model(request.model, recorded.model),
-        attack=name,
-        settings=settings,
+        model=model,
+        model_fingerprint=fingerprint(model, shape=recorded.shape, classes=recorded.classes),
         defense=recorded.defense,
         n=recorded.update.n,
-        epochs=training.epochs,
-        batch_size=training.batch_size,
-        lr=training.lr,
-        mode=training.mode,
-        optimizer=training.optimizer,
-        momentum=training.momentum,
-        weight_decay=training.weight_decay,
+        **asdict(recorded.update.training),
         seed=request.seed,
-        labels=cast(Any, request.labels),
-        matching=request.matching,
-        **request.granted(name),
         w0="recorded",
-        iterations=request.iterations or usual_iterations(ATTACKS[name].recipe(), request.schedule),
-        history=request.history,
-        restarts=request.restarts,
-        schedule=request.schedule,
-        early_stop=request.early_stop,
-        budget=parse_duration(request.budget) if request.budget else None,
-        memory=cast(Any, request.memory),
-        compile=cast(Any, request.compile),
-        device=pick_device(request.device),
         update_file=str(paths[0]),
         more_updates=tuple(map(str, paths[1:])),
         truth_file=str(truth) if truth else None,
         round=recorded.round if len(paths) == 1 else None,
         client=recorded.client,
+        **fields,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.attacks import ATTACKS
-from leakscope.cell import Cell
+from leakscope.cell import PLACES, Cell
 from leakscope.runs.atomic import write_json
 from leakscope.runs.store import DONE, Run
 
@@ -18,14 +18,14 @@ Row = dict[str, Any]
 METRICS = ("psnr", "ssim", "fsim", "lpips", "lpips_alex", "l_sim", "l_sim_raw", "l_sim_fl")
 KEPT = ("attack", "defense", "dataset", "model", "client", "fuse", "knowledge", "settings", "matching", "iterations")
 COST = ("seconds", "peak_memory_mb", "notes")
-NOT_ITS_OWN = {"data_fingerprint", "device", "update_file", "truth_file", "prior", "prior_fingerprint", "auxiliary"}
+NOT_ITS_OWN = {*PLACES, "data_fingerprint", "device", "prior_fingerprint", "auxiliary"}
 """Facts of a cell that the docs cannot know (data and priors are not there) or that do not change its meaning."""
 
 
 def brief(record: Mapping[str, Any], cell: Cell) -> Row:
     """What of a cell goes into results/: what it was, scores, curve, time and memory."""
     row = {name: record.get(name) for name in KEPT} | {"key": cell.key, "status": record["status"]}
-    row["cell"] = cell.model_dump(exclude={"prior"}, exclude_defaults=True)  # a place on this machine
+    row["cell"] = cell.model_dump(exclude=set(PLACES), exclude_defaults=True)  # places are those of this machine
     row["parameters"] = parameters(cell)
     row["metrics"] = {name: record["metrics"].get(name) for name in METRICS}
     row["baseline"] = {name: record["baseline"].get(name) for name in METRICS}

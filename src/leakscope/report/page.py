@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import re
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
@@ -31,8 +32,13 @@ TOLD = ("defense", "preflight")
 """Notes that have a place of their own."""
 CURVES = 6
 """As many lines as can be told apart."""
-WITHHELD = ("--data-root", "--weights", "--out", "--w0", "--writer", "--dataset", "--model", "--prior")
+WITHHELD = tuple(
+    f"--{name}"
+    for name in ("data-root", "weights", "out", "w0", "writer", "dataset", "model", "prior", "plugin", "truth")
+)
 """Options whose value may name a person or a place; their paths stay out of a redacted report."""
+A_PLACE = re.compile(r"[/\\]|\.(safetensors|py)\b")
+"""What else in a command names one: `alice.update.safetensors`, `client.py:client`."""
 
 
 def page(run: Run, *, redact: bool = False) -> str:
@@ -196,6 +202,7 @@ def without_names(run: Run) -> Run:
             **cell,
             "dataset": cell["dataset"].partition(":")[0],
             "model": cell["model"].rpartition(":")[2],
+            "w0": "a file" if A_PLACE.search(cell["w0"]) else cell["w0"],
             "client": {key: value for key, value in cell["client"].items() if key not in NAMES},
             "error": "",
             "missing": dict.fromkeys(cell["missing"], "not available here"),
@@ -220,7 +227,7 @@ def withhold(command: str) -> str:
         option, equals, _ = word.partition("=")
         if hide or (option in WITHHELD and equals):
             word = "…" if hide else f"{option}=…"
-        elif "/" in word or "\\" in word:
+        elif A_PLACE.search(word):
             word = "…"
         hide = option in WITHHELD and not equals
         shown.append(word)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from leakscope.verdict import Cell, Level
 
@@ -226,8 +227,16 @@ def _start(cells: Sequence[Cell]) -> str:
     return spread(describe_start(cell["w0"]) for cell in cells)
 
 
+STARTS = {
+    "": "untrained weights",
+    "fresh": "untrained weights",
+    "own": "the weights that its model is built with",
+    "recorded": "the weights in the update file",
+}
+
+
 def describe_start(w0: str) -> str:
-    """`fresh` or `pretrain:epochs=3` or a file's hash, in words."""
-    if w0 in ("", "fresh"):
-        return "untrained weights"
-    return f"weights trained before ({w0})" if w0.startswith("pretrain") else f"given weights ({w0[:12]})"
+    """`fresh`, `own`, `recorded`, `pretrain:epochs=3` or a file, in words."""
+    if w0.startswith("pretrain"):
+        return f"weights trained before ({w0})"
+    return STARTS.get(w0) or f"weights from {Path(w0).name}"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import hashlib
 import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from leakscope.errors import InputError, Problem, unknown
 from leakscope.types import Weights
+from leakscope.user_code import code_fingerprint, import_code, their_code
 from leakscope.victims.cnn import cnn_cifar, cnn_mnist, cnn_organ, resnet8
 from leakscope.victims.mlp import mlp, mlp_tiny
 from leakscope.victims.vit import vit
@@ -62,6 +60,16 @@ class Victim:
         logits: Tensor = torch.func.functional_call(self.module, {**weights, **buffers}, (x,))
         return logits
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits of its structure, the code of its layers, and the values it was built with."""
+        digest = hashlib.sha256(repr(self.module).encode())
+        for code in sorted(_sources(self.module)):
+            digest.update(code.encode())
+        for name, value in self.module.state_dict().items():
+            add_tensor(digest, name, value)
+        return digest.hexdigest()[:16]
+
     def __repr__(self) -> str:
         count = sum(size.numel() for size in self.sizes.values())
         return f"Victim({self.name}, {'x'.join(map(str, self.shape))}, {self.classes} classes, {count:,} weights)"
@@ -77,12 +85,41 @@ def wrap(name: str, factory: Callable[[], nn.Module], *, shape: Shape, classes: 
     """What a factory builds under the seed, in eval mode, after one empty image went through it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = factory()
+        with their_code(f"model {name!r}"):
+            module = factory()
     if not isinstance(module, nn.Module):
         raise InputError(Problem(f"model {name!r} is a {type(module).__name__}", fix="return a torch.nn.Module"))
     module.eval()
     _try_forward(name, module, shape, classes)
     return Victim(name, module, shape, classes)
+
+
+def fingerprint(name: str, *, shape: Shape, classes: int) -> str | None:
+    """16 hex digits of the code and the values of an auditor's own model; None for ours, whose names say it all."""
+    if name in MODELS:
+        return None
+    victim = build_victim(name, shape=shape, classes=classes)
+    code = code_fingerprint(name.rpartition(":")[0])
+    return hashlib.sha256(f"{code} {victim.fingerprint}".encode()).hexdigest()[:16]
+
+
+def add_tensor(digest: hashlib._Hash, name: str, value: Tensor) -> None:
+    """Let a named tensor count in a digest."""
+    plain = value.detach().cpu().contiguous()
+    digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())
+    digest.update(plain.flatten().view(torch.uint8).numpy().tobytes())
+
+
+def _sources(module: nn.Module) -> set[str]:
+    """The code of every layer class that is not torch's own: another forward pass is another result."""
+    kinds = {type(part) for part in module.modules() if not type(part).__module__.startswith("torch.")}
+    found = set()
+    for kind in kinds:
+        try:
+            found.add(inspect.getsource(kind))
+        except (OSError, TypeError):  # typed at a prompt: the name has to do
+            found.add(f"{kind.__module__}.{kind.__qualname__}")
+    return found
 
 
 def restore_buffers(victim: Victim, buffers: Weights) -> None:
@@ -117,45 +154,16 @@ def _wants_shape(factory: Callable[..., nn.Module]) -> bool:
     return bool(required) or {"shape", "classes"} <= parameters.keys()
 
 
-def import_code(place: str) -> object:
-    """A module by the path of its file or by its dotted name, as `python` run in its folder would see it."""
-    folder = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    return _import_file(Path(place)) if place.endswith(".py") else _import_package(place)
-
-
-def _import_package(place: str) -> object:
-    try:
-        return importlib.import_module(place)
-    except ImportError as error:
-        raise InputError(
-            Problem(f"cannot import {place!r}: {error}", fix="run from the folder that holds it, or install it")
-        ) from error
-
-
-def _import_file(path: Path) -> object:
-    if not path.is_file():
-        raise InputError(Problem(f"there is no file {path}", fix="give the path of a Python file"))
-    name = f"leakscope_user_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def _try_forward(name: str, module: nn.Module, shape: Shape, classes: int) -> None:
     """One empty image through the net, so that a wrong shape is said before any work starts."""
     try:
         with torch.no_grad():
             out = module(torch.zeros(1, *shape))
-    except RuntimeError as error:
+    except Exception as error:  # whatever a model of the auditor's own raises
+        first, *_ = str(error).splitlines() or [type(error).__name__]
         raise InputError(
             Problem(
-                f"model {name!r} does not take images of {'x'.join(map(str, shape))}: {str(error).splitlines()[0]}",
+                f"model {name!r} does not take images of {'x'.join(map(str, shape))}: {first}",
                 fix="choose another --model, or build the factory for the shape it is given",
             )
         ) from error

@@ -1,0 +1,65 @@
+"""Attacks, defenses and models of the auditor's own, from files that every process of a run imports: `--plugin`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from leakscope.attacks import ATTACKS
+from leakscope.defenses import DEFENSES
+from leakscope.errors import InputError, Problem, refuse
+from leakscope.user_code import code_fingerprint, import_code
+from leakscope.victims import MODELS
+
+REGISTRIES: dict[str, dict[str, object]] = {"ATTACKS": ATTACKS, "DEFENSES": DEFENSES, "MODELS": MODELS}  # type: ignore[dict-item]
+OURS = {name: dict(registry) for name, registry in REGISTRIES.items()}
+"""What leakscope itself registers; a plugin may add to it, not replace it."""
+
+
+def load_plugins(places: Sequence[str]) -> None:
+    """Import files (`mine.py`) or modules (`package.mine`) that register something; each once for each content."""
+    problems: list[Problem] = []
+    for place in places:
+        try:
+            _load(place, code_fingerprint(place))
+        except InputError as error:
+            problems += error.problems
+    refuse(problems)
+
+
+def plugins_fingerprint(places: Sequence[str]) -> str | None:
+    """16 hex digits of their code; None without plugins."""
+    if not places:
+        return None
+    return hashlib.sha256(" ".join(map(code_fingerprint, places)).encode()).hexdigest()[:16]
+
+
+@cache
+def _load(place: str, content: str) -> None:  # noqa: ARG001 - a file that was edited is another one
+    before = {name: dict(registry) for name, registry in REGISTRIES.items()}
+    import_code(place)
+    refuse(_complaints(place, before))
+
+
+def _complaints(place: str, before: dict[str, dict[str, object]]) -> Iterator[Problem]:
+    changed = {
+        (kind, name)
+        for kind, registry in REGISTRIES.items()
+        for name, what in registry.items()
+        if before[kind].get(name) is not what
+    }
+    if not changed:
+        yield Problem(
+            f"the plugin {place} registers nothing",
+            fix='write DEFENSES["mine"] = Mine there, with `from leakscope.defenses import DEFENSES`; see '
+            "docs/add-a-defense.md and docs/add-an-attack.md",
+        )
+    for kind, name in sorted(changed):
+        if name in OURS[kind]:
+            REGISTRIES[kind][name] = OURS[kind][name]
+            yield Problem(
+                f"the plugin {place} replaces {kind}[{name!r}]",
+                why="results under that name would mean something else here than elsewhere",
+                fix="register it under a name of its own",
+            )

@@ -1,0 +1,87 @@
+"""Code that the auditor names: a model, a client, a plugin. Nothing else is ever imported."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from leakscope.errors import InputError, Problem
+
+
+def import_code(place: str) -> ModuleType:
+    """A module by the path of its file or by its dotted name, as `python` run in its folder would see it."""
+    _find(place)
+    with their_code(place):
+        return _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+
+
+def code_fingerprint(place: str) -> str:
+    """16 hex digits of the file that `import_code` would import; what that imports in turn does not count."""
+    return hashlib.sha256(_find(place).read_bytes()).hexdigest()[:16]
+
+
+@contextmanager
+def their_code(what: str) -> Iterator[None]:
+    """Whatever goes wrong in code that is not ours becomes a problem that names the line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            Problem(
+                f"{what} fails: {type(error).__name__}: {error}",
+                why="it is code of your own, and it runs before anything can be audited",
+                fix=f"see {_place_of(error)}",
+            )
+        ) from error
+
+
+def _place_of(error: Exception) -> str:
+    """The innermost line that is neither ours nor a library's, else the innermost."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    libraries = (str(Path(__file__).parent), "site-packages", "<frozen", str(Path(importlib.__file__).parent))
+    theirs = [frame for frame in frames if not any(library in frame.filename for library in libraries)]
+    last = (theirs or frames)[-1]
+    return f"{last.filename}, line {last.lineno}: {last.line}"
+
+
+def _find(place: str) -> Path:
+    """The file of the module, whose folder (for a dotted name: the present one) is searched for imports from now on."""
+    path = Path(place)
+    folder = str(path.resolve().parent if place.endswith(".py") else Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if place.endswith(".py"):
+        if not path.is_file():
+            raise InputError(Problem(f"there is no file {path}", fix="give the path of a Python file"))
+        return path
+    try:
+        spec = importlib.util.find_spec(place)
+        if spec is None or spec.origin is None:
+            raise ImportError(f"no module named {place!r}")
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            Problem(f"cannot import {place!r}: {error}", fix="run from the folder that holds it, or install it")
+        ) from error
+    return Path(spec.origin)
+
+
+def _import_file(path: Path) -> ModuleType:
+    name = f"leakscope_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

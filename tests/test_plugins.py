@@ -1,0 +1,166 @@
+"""Attacks and defenses of the auditor's own: known to every process of a run, and part of what a result is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leakscope.audit import run_cells
+from leakscope.errors import InputError
+from leakscope.plugins import REGISTRIES, load_plugins, plugins_fingerprint
+from leakscope.request import Request
+from leakscope.runs.executors import choose_executor
+
+CODE = """
+from dataclasses import dataclass, replace
+
+from leakscope.attacks import ATTACKS, AttackInfo
+from leakscope.attacks.engine import Attack
+from leakscope.defenses import DEFENSES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shrink:
+    "Multiply the whole update."
+
+    factor: float = 0.5
+
+    def check(self, victim, training):
+        pass
+
+    def __call__(self, update, *, client, seed):
+        return replace(update, delta={name: self.factor * value for name, value in update.delta.items()})
+
+
+def plain() -> Attack:
+    "SME with the usual parts."
+    return Attack(name="plain")
+
+
+DEFENSES["shrink"] = Shrink
+ATTACKS["plain"] = AttackInfo(plain, "nobody", "w0, update, labels", "1x")
+"""
+TINY = {"model": "cnn-mnist", "n": 2, "epochs": 1, "iterations": 2}
+
+
+@pytest.fixture(autouse=True)
+def _registries_as_they_were() -> Iterator[None]:
+    before = {name: dict(registry) for name, registry in REGISTRIES.items()}
+    yield
+    for name, registry in REGISTRIES.items():
+        registry.clear()
+        registry.update(before[name])
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(CODE)
+    return path
+
+
+def test_attacks_and_defenses_of_a_plugin_reach_the_worker_processes(plugin: Path) -> None:
+    arguments = ("--attack", "plain", "--attack", "sme", "--defense", "shrink:factor=0.25", "--plugin", "mine.py")
+    tiny = ("--model", "cnn-mnist", "--n", "2", "--epochs", "1", "--iterations", "2", "--workers", "2")
+    command = [sys.executable, "-m", "leakscope", "audit", *arguments, *tiny, "--out", "run", "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=plugin.parent, env=environment, check=False, timeout=250
+    )
+    assert done.returncode == 0, done.stderr
+    cells = json.loads(done.stdout)["cells"]
+    assert [(cell["attack"], cell["defense"], cell["status"]) for cell in cells] == [
+        ("plain", "shrink:factor=0.25", "finished"),
+        ("sme", "shrink:factor=0.25", "finished"),
+    ]
+
+
+def test_the_key_follows_the_code_of_a_plugin_and_not_its_place(plugin: Path) -> None:
+    def key(*places: Path) -> str:
+        return Request(**TINY, attacks=["sme"], plugins=[str(place) for place in places]).cells()[0].key
+
+    without, first = key(), key(plugin)
+    moved = plugin.with_name("moved.py")
+    moved.write_text(CODE)
+    assert key(moved) == first != without
+    plugin.write_text(CODE.replace("0.5", "0.6"))
+    assert key(plugin) not in (first, without)
+
+
+def test_a_plugin_that_changed_since_the_plan_is_refused(plugin: Path) -> None:
+    request = Request(**TINY, attacks=["sme"], plugins=[str(plugin)])
+    cells = request.cells()
+    plugin.write_text(CODE + "\n# another one\n")
+    with pytest.raises(InputError, match="a plugin is not what this run was planned with"):
+        run_cells(cells, plugin.parent / "run", request, execute=choose_executor(workers=1))
+
+
+def test_an_edited_plugin_counts_in_the_same_process(plugin: Path) -> None:
+    load_plugins([str(plugin)])
+    before = plugins_fingerprint([str(plugin)])
+    plugin.write_text(CODE.replace('DEFENSES["shrink"]', 'DEFENSES["shrink-more"]'))
+    load_plugins([str(plugin)])
+    assert {"shrink", "shrink-more"} <= REGISTRIES["DEFENSES"].keys()
+    assert plugins_fingerprint([str(plugin)]) != before
+
+
+def test_a_plugin_cannot_replace_what_leakscope_has(plugin: Path) -> None:
+    ours = REGISTRIES["ATTACKS"]["sme"]
+    plugin.write_text(CODE.replace('ATTACKS["plain"]', 'ATTACKS["sme"]'))
+    with pytest.raises(InputError, match="replaces ATTACKS\\['sme'\\]"):
+        load_plugins([str(plugin)])
+    assert REGISTRIES["ATTACKS"]["sme"] is ours
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("x = 1\n", "registers nothing"),
+        ("import leakscope\n\nleakscope.nothing\n", "line 3: leakscope.nothing"),
+        ("def half(:\n", "SyntaxError.*\n.*\n.*line 1"),
+        (None, "there is no file"),
+    ],
+)
+def test_what_is_wrong_with_a_plugin_is_said(plugin: Path, code: str | None, words: str) -> None:
+    if code is None:
+        plugin.unlink()
+    else:
+        plugin.write_text(code)
+    with pytest.raises(InputError, match=words):
+        Request(**TINY, plugins=[str(plugin)]).cells()
+
+
+def test_all_problems_of_all_plugins_are_told_at_once(plugin: Path) -> None:
+    plugin.write_text("x = 1\n")
+    with pytest.raises(InputError) as refused:
+        Request(**TINY, attacks=["snme"], plugins=[str(plugin), "no.such.module"]).cells()
+    found = [problem.found for problem in refused.value.problems]
+    assert [text.split("'")[0].split("/")[0].strip() for text in found] == [
+        "the plugin",
+        "cannot import",
+        "unknown attack",
+    ]
+
+
+@pytest.mark.parametrize("page", ["add-a-defense.md", "add-an-attack.md"])
+def test_the_code_that_the_docs_show_is_a_plugin(page: str, tmp_path: Path) -> None:
+    """And the command below it is one that leakscope takes."""
+    text = (Path(__file__).parents[1] / "docs" / page).read_text()
+    code = text.split("```python\n")[1].split("```")[0]
+    words = next(line for line in text.splitlines() if line.startswith("    leakscope audit")).split()[2:]
+    given = list(zip(words[::2], words[1::2], strict=True))
+    (name,) = (value for option, value in given if option == "--plugin")
+    (tmp_path / name).write_text(code)
+    request = Request(
+        **{**TINY, "attacks": [value for option, value in given if option == "--attack"] or ["sme"]},
+        settings=[value for option, value in given if option == "--set"],
+        defenses=[value for option, value in given if option == "--defense"] or ["none"],
+        plugins=[str(tmp_path / name)],
+    )
+    assert len(request.cells()) >= 2
