@@ -30,11 +30,11 @@ from typing import Any
 
 from leakscope.audit import Request, run_cells
 from leakscope.cell import Cell
-from leakscope.cli.display import showing
 from leakscope.paper.grid import CPU_ITERATIONS
 from leakscope.paper.grid import WRITERS as REPORTED
 from leakscope.paper.results import Row, brief, commit, read_file, same, write_results
 from leakscope.runs.atomic import write_json
+from leakscope.runs.display import showing
 from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE
 

@@ -28,9 +28,9 @@ import numpy as np
 
 from leakscope.audit import Request, run_cells
 from leakscope.cell import Cell
-from leakscope.cli.display import showing
 from leakscope.paper.grid import WRITERS
 from leakscope.runs.atomic import write_json
+from leakscope.runs.display import showing
 from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE, versions
 from quality import share

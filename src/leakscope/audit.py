@@ -6,7 +6,7 @@ import base64
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
@@ -16,15 +16,16 @@ from leakscope.cell import Cell
 from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.local_client import LocalClient
 from leakscope.request import DEFAULT_ATTACK, Request, pick_device, split_settings
+from leakscope.runs.display import showing
 from leakscope.runs.executors import Executor, choose_executor
 from leakscope.runs.picture import draw_worst
 from leakscope.runs.places import Places
 from leakscope.runs.store import Run
+from leakscope.runs.watching import Notice
 
 __all__ = [
     "DEFAULT_ATTACK",
     "AuditResult",
-    "Notice",
     "Request",
     "audit",
     "finish",
@@ -69,9 +70,6 @@ class AuditResult:
         return f"<p><b>{self.level.upper()}</b> {escape(self.verdict)}</p>{image}<p>{escape(str(self.report))}</p>"
 
 
-Notice = Callable[[dict[str, Any]], None]
-
-
 def audit(*, out: str | os.PathLike[str], workers: int = 1, quiet: bool = False, **options: Any) -> AuditResult:
     """Audit a client from Python; the options are those of `Request`, the same as on the command line.
 
@@ -80,8 +78,6 @@ def audit(*, out: str | os.PathLike[str], workers: int = 1, quiet: bool = False,
     >>> audit(dataset="photos", attacks=["sme"], n=4, iterations=100, out="runs/mine")  # doctest: +SKIP
     >>> audit(client=LocalClient(...), out="runs/own")  # doctest: +SKIP
     """
-    from leakscope.cli.display import showing  # which shows what happens here
-
     known = {entry.name for entry in fields(Request)}
     refuse(unknown("option", name, known) for name in options if name not in known)
     request = Request(**options)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.attacks import ATTACKS, read_settings
-from leakscope.audit import Notice, Request
+from leakscope.audit import Request
 from leakscope.cell import Cell
 from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.metrics import METRICS
@@ -26,6 +26,7 @@ from leakscope.runs.atomic import write_json
 from leakscope.runs.executors import Executor
 from leakscope.runs.places import Places
 from leakscope.runs.store import Run, versions
+from leakscope.runs.watching import Notice
 
 SCALES = ("", "log", "int")
 

@@ -13,7 +13,6 @@ import typer
 from leakscope.cli.audit import audit
 from leakscope.cli.compare import compare
 from leakscope.cli.data import data
-from leakscope.cli.display import console
 from leakscope.cli.doctor import doctor
 from leakscope.cli.gate import gate
 from leakscope.cli.lists import list_
@@ -23,6 +22,7 @@ from leakscope.cli.report import figure, report, serve
 from leakscope.cli.reproduce import reproduce
 from leakscope.cli.tune import tune_
 from leakscope.errors import InputError
+from leakscope.runs.display import console
 
 app = typer.Typer(
     name="leakscope",

@@ -14,8 +14,8 @@ from rich.table import Table
 from leakscope.audit import AuditResult, Request, run_cells
 from leakscope.cell import Cell
 from leakscope.cli import options as o
-from leakscope.cli.display import console, showing
 from leakscope.report.remarks import doubts, worst_round
+from leakscope.runs.display import console, showing
 from leakscope.runs.executors import choose_executor
 
 COLUMNS = (

@@ -8,9 +8,9 @@ import typer
 
 from leakscope.cli import options as o
 from leakscope.cli.audit import carry_out, conclude
-from leakscope.cli.display import console
 from leakscope.errors import Problem, refuse
 from leakscope.report.figures import draw
+from leakscope.runs.display import console
 
 DEFENSES = ("none", "clip:bound=1", "sparsify:rate=0.9", "gaussian:std=0.1", "quantize:bits=4")
 

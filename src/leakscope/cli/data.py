@@ -19,9 +19,9 @@ from rich.table import Table
 
 from leakscope import data as datasets
 from leakscope.cli import options as o
-from leakscope.cli.display import console, said
 from leakscope.data.fetch import fetch as fetch_dataset
 from leakscope.errors import InputError, Problem
+from leakscope.runs.display import console, said
 
 data = typer.Typer(help="Which data sets are at hand, and how to get the others.", no_args_is_help=True)
 

@@ -19,9 +19,9 @@ from rich.text import Text
 
 from leakscope import __version__, data
 from leakscope.cli import options as o
-from leakscope.cli.display import console, said
 from leakscope.errors import InputError
 from leakscope.metrics.lpips_weights import find_weights
+from leakscope.runs.display import console, said
 
 EXTRAS = {
     "dp": "opacus",

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from leakscope.cli import options as o
-from leakscope.cli.display import console
 from leakscope.gate import read_result, rule, write_junit
+from leakscope.runs.display import console
 from leakscope.sarif import write_sarif
 
 

@@ -12,12 +12,12 @@ from rich.table import Table
 
 from leakscope.attacks import ATTACKS
 from leakscope.cli import options as o
-from leakscope.cli.display import console, said
 from leakscope.data import DATASETS
 from leakscope.defenses import DEFENSES
 from leakscope.errors import InputError, unknown
 from leakscope.metrics import METRICS
 from leakscope.plugins import load_plugins
+from leakscope.runs.display import console, said
 from leakscope.victims import MODELS
 
 Rows = list[dict[str, Any]]

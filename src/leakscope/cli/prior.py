@@ -14,7 +14,6 @@ from PIL import Image
 
 from leakscope import data as datasets
 from leakscope.cli import options as o
-from leakscope.cli.display import bars, console
 from leakscope.errors import InputError, Problem, refuse
 from leakscope.paper.grid import CLIENTS, FIRST_SEED
 from leakscope.pictures import enlarge, strip
@@ -25,6 +24,7 @@ from leakscope.prior.images import gather, parse_seeds
 from leakscope.prior.training import CHECKPOINT, Recipe, Training, fit, preset, store
 from leakscope.request import pick_device
 from leakscope.runs.atomic import writing
+from leakscope.runs.display import bars, console
 from leakscope.runs.local import stop_on_interrupt
 from leakscope.types import stream
 

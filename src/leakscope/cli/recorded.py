@@ -16,8 +16,8 @@ from leakscope.audit import Request
 from leakscope.cell import Cell
 from leakscope.cli import options as o
 from leakscope.cli.audit import carry_out, conclude
-from leakscope.cli.display import console
 from leakscope.errors import Problem, refuse
+from leakscope.runs.display import console
 from leakscope.simulate import check_file, different_clients, recorded_model, simulated_scene
 from leakscope.update_file import RecordedUpdate, read_update, write_truth, write_update
 from leakscope.victims import fingerprint

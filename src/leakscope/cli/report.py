@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from leakscope.cli.display import console
 from leakscope.errors import InputError, Problem
 from leakscope.report import render
 from leakscope.report.figures import draw
+from leakscope.runs.display import console
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a run folder")]
 

@@ -13,12 +13,12 @@ from rich.table import Table
 
 from leakscope.attacks import ATTACKS
 from leakscope.cli import options as o
-from leakscope.cli.display import console, showing
 from leakscope.errors import InputError, Problem, unknown
 from leakscope.paper import NAMES
 from leakscope.paper.measured import Line
 from leakscope.paper.pages import DASH, HEADER, rows_of
 from leakscope.paper.reproduce import Reproduction, begin, carry_out, lay_out
+from leakscope.runs.display import console, showing
 from leakscope.runs.executors import choose_executor
 from leakscope.runs.places import Places
 

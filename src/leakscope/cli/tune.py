@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from leakscope.cli import options as o
-from leakscope.cli.display import console, showing
+from leakscope.runs.display import console, showing
 from leakscope.runs.executors import choose_executor
 from leakscope.tune import Range, Study, tune
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from leakscope.audit import Notice, finish
+from leakscope.audit import finish
 from leakscope.cell import Cell
 from leakscope.paper.figures import draw_target
 from leakscope.paper.grid import CLIENTS, QUICK, Datasets, Planned, entries, plan
@@ -22,6 +22,7 @@ from leakscope.runs.atomic import write_json, write_text
 from leakscope.runs.executors import Executor
 from leakscope.runs.places import Places
 from leakscope.runs.store import DONE, Run, versions
+from leakscope.runs.watching import Notice
 
 NOT_RUN = "not run"
 

@@ -19,9 +19,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from leakscope.audit import Notice
 from leakscope.cell import Cell
 from leakscope.runs.time_left import TimeLeft
+from leakscope.runs.watching import Notice
 
 BARS = "▁▂▃▄▅▆▇█"
 

@@ -1,24 +1,12 @@
-"""What a person sees while cells run."""
-
-import doctest
+"""The environment check, as a narrow terminal shows it."""
 
 import pytest
+from rich.console import Console
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-
-def test_sparklines_rise_and_fall():
-    from leakscope.cli import display
-
-    assert doctest.testmod(display).failed == 0
-    assert display.sparkline([]) == ""
-    assert display.sparkline([5.0, 5.0]) == "▁▁"
-    assert len(display.sparkline(list(range(40)))) == 16
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's, about click
 
 
 def test_findings_and_their_advice_keep_to_their_column():
-    from rich.console import Console
-
     from leakscope.cli.doctor import Finding, table_of
 
     console = Console(width=40)
