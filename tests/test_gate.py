@@ -1,12 +1,12 @@
 """The gate."""
 
-import json
 from xml.etree import ElementTree
 
 import pytest
 
 from leakscope.errors import InputError
 from leakscope.gate import read_result, rule, write_junit
+from leakscope.sarif import sarif
 from sample_run import write_run
 
 
@@ -49,11 +49,23 @@ def test_junit_has_a_case_per_cell(run, tmp_path):
     assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
 
 
+def test_a_cell_that_never_ran_fails_in_every_file(run, tmp_path):
+    result = with_summary(read_result(run), cells=5, finished=3)
+    write_junit(tmp_path / "junit.xml", result, max_level="high")
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    lost = 5 - len(result["cells"])
+    assert int(suite.get("tests")) == len(suite) == 5
+    assert len(suite.findall("testcase/failure")) >= lost > 0
+    entries = sarif(result, max_level="high")["runs"][0]["results"]
+    assert sum(entry["ruleId"] == "no-evidence" and entry["kind"] == "fail" for entry in entries) >= lost
+
+
 def test_unknown_levels_and_damaged_runs_are_explained(run, tmp_path):
     with pytest.raises(InputError, match="did you mean 'medium'"):
         rule(read_result(run), max_level="medum")
     with pytest.raises(InputError, match="no result"):
         read_result(tmp_path)
-    (run / "result.json").write_text(json.dumps({})[:1])
-    with pytest.raises(InputError, match="damaged"):
-        read_result(run)
+    for damaged in ("{", "[]", "{}", '"text"'):
+        (run / "result.json").write_text(damaged)
+        with pytest.raises(InputError, match="damaged"):
+            read_result(run)

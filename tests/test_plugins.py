@@ -148,6 +148,26 @@ def test_all_problems_of_all_plugins_are_told_at_once(plugin: Path) -> None:
     ]
 
 
+def test_two_plugins_may_have_the_same_file_name(plugin: Path) -> None:
+    other = plugin.parent / "other" / "mine.py"
+    other.parent.mkdir()
+    other.write_text(CODE.replace('"shrink"', '"shrink-more"').replace('"plain"', '"plainer"'))
+    (cell,) = Request(**TINY, attacks=["plain"], plugins=[str(plugin), str(other)], settings=[]).cells()
+    assert cell.attack == "plain"
+    assert {"shrink", "shrink-more"} <= REGISTRIES["DEFENSES"].keys()
+
+
+def test_a_note_that_no_file_can_hold_fails_its_cell_alone(plugin: Path) -> None:
+    noted = CODE.replace(
+        "for name, value in update.delta.items()})", 'for name, value in update.delta.items()}, notes={"x": object()})'
+    )
+    plugin.write_text(noted)
+    request = Request(**TINY, attacks=["sme"], defenses=["none", "shrink"], plugins=[str(plugin)])
+    result = run_cells(request.cells(), plugin.parent / "run", request, execute=choose_executor(workers=1))
+    assert [cell["status"] for cell in result.cells] == ["finished", "failed"]
+    assert "not JSON serializable" in result.cells[1]["error"]
+
+
 @pytest.mark.parametrize("page", ["add-a-defense.md", "add-an-attack.md"])
 def test_the_code_that_the_docs_show_is_a_plugin(page: str, tmp_path: Path) -> None:
     """And the command below it is one that leakscope takes."""

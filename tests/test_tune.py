@@ -1,6 +1,7 @@
 """`tune`: a tiny study on real cells."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,26 @@ def test_what_is_no_range_is_refused(text):
 
 def test_a_default_outside_the_search_is_not_proposed():
     assert defaults_within(study(ranges=(Range.parse("tv=0.1:0.2"), Range.parse("gamma=0:1")))) == {"gamma": 0.0}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tune_on": ("2",), "report_on": ("1",)},
+        {"metric": "ssim"},
+        {"ranges": (Range.parse("lambda_p=1e-3:1e-1:log"), Range.parse("schedule=paper|constant"))},
+        {"request": Request(n=2, epochs=1, iterations=2, history=2)},
+    ],
+)
+def test_a_folder_holds_one_study(undisturbed, changes):
+    out, _ = undisturbed
+    with pytest.raises(InputError, match="a study with other settings"):
+        tune(study(**changes), out, execute=run_here)
+
+
+def test_more_trials_are_the_same_study(undisturbed, tmp_path):
+    out, answer = undisturbed
+    longer = shutil.copytree(out, tmp_path / "run")
+    assert [t["value"] for t in tune(study(trials=4), longer, execute=run_here)["trials"][:3]] == [
+        trial["value"] for trial in answer["trials"]
+    ]

@@ -116,3 +116,50 @@ def test_a_missing_w0_is_told_with_all_other_problems() -> None:
     with pytest.raises(InputError) as refused:
         Request(w0="nowhere.safetensors", **{**TINY, "n": 0}).cells()
     assert [problem.found.split()[0] for problem in refused.value.problems] == ["cannot", "--n"]
+
+
+def test_a_file_draws_the_same_numbers_whenever_it_is_imported(tmp_path: Path) -> None:
+    """Every process imports it again, and must find the same client; whoever imports it keeps their own numbers."""
+    path = tmp_path / "drawn.py"
+    path.write_text(
+        "import random, numpy, torch\nseen = [random.random(), numpy.random.rand(), torch.rand(1).item()]\n"
+    )
+    torch.manual_seed(5)
+    first, _ = import_code(str(path)).seen, torch.rand(3)
+    assert import_code(str(path)).seen == first
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    import_code(str(path))
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_what_it_prints_is_not_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "print('imported')\n" + NET.replace("return self.out", "print('called'); return self.out")
+    build_victim(net(tmp_path / "loud.py", code), shape=(1, 8, 8), classes=3)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "imported" in said.err
+    assert "called" in said.err
+
+
+def test_the_client_that_the_docs_show_is_the_same_every_time(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "own-client.md").read_text()
+    path = tmp_path / "client.py"
+    path.write_text(text.split("```python\n")[1].split("```")[0])
+    assert load_client(f"{path}:client").fingerprint == load_client(f"{path}:client").fingerprint
+
+
+def test_a_module_without_a_file_is_explained() -> None:
+    with pytest.raises(InputError, match="no file of that module"):
+        import_code("sys")
+
+
+def test_a_cell_finds_its_files_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    net(tmp_path / "net.py")
+    (cell,) = Request(model="net.py:Net", **TINY).cells()
+    there = cell.at_home()
+    assert (there.model, there.key) == (f"{tmp_path}/net.py:Net", cell.key)
+    monkeypatch.chdir("/")
+    assert run_cell(there).record["status"] == "finished"

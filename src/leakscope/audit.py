@@ -59,13 +59,17 @@ class AuditResult:
     def report(self) -> Path:
         return self.folder / "index.html"
 
+    @property
+    def picture(self) -> Path:
+        """The worst cell, most leaked first; not there where nothing was reconstructed."""
+        return self.folder / "reconstructions.png"
+
     def __repr__(self) -> str:
         return f"AuditResult({self.level}: {self.verdict} -> {self.report})"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, and private images above what came back of them."""
-        picture = self.folder / "reconstructions.png"
-        shown = base64.b64encode(picture.read_bytes()).decode() if picture.exists() else ""
+        shown = base64.b64encode(self.picture.read_bytes()).decode() if self.picture.exists() else ""
         image = f'<img src="data:image/png;base64,{shown}" alt="private images, and what came back">' if shown else ""
         return f"<p><b>{self.level.upper()}</b> {escape(self.verdict)}</p>{image}<p>{escape(str(self.report))}</p>"
 
@@ -101,6 +105,8 @@ def run_cells(
     """Run what is not done yet, then write result.json, the picture and the report."""
     command = command or shlex.join(["leakscope", *sys.argv[1:]])
     run = Run.open(out, cells, command=command)
+    if (before := run.finished()) is not None:
+        return AuditResult(out, before)
     todo = [cell for cell in cells if run.result(cell.key) is None]
     own = request.client if isinstance(request.client, LocalClient) else None
     complete = execute(run, todo, Places(request.data_root, request.weights, own), notice=notice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from leakscope.attacks.watch import Watch
 from leakscope.labels import label_error
 from leakscope.local_client import LocalClient
 from leakscope.memory import peak_memory_mb, reset_peak_memory
-from leakscope.metrics import score
+from leakscope.metrics import METRICS, score
 from leakscope.metrics.l_sim_fl import l_sim_fl
 from leakscope.plugins import load_plugins
 from leakscope.prior.folder import refuse_overlap, require_same
@@ -105,8 +105,9 @@ class Cell(BaseModel):
 
         Defaults are left out, so that an option that is added later does not change the keys of old results.
         """
-        places = {*PLACES, "w0"} if self.w0_fingerprint else PLACES
-        facts = self.model_dump(exclude=set(places), exclude_defaults=True)
+        named = {"w0": self.w0_fingerprint, "model": self.model_fingerprint}
+        places = {*PLACES, *(name for name, content in named.items() if content)}
+        facts = self.model_dump(exclude=places, exclude_defaults=True)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -121,9 +122,37 @@ class Cell(BaseModel):
             weight_decay=self.weight_decay,
         )
 
+    def at_home(self) -> Cell:
+        """The same cell with every file by its whole path: a process elsewhere starts in another folder."""
+
+        def code(reference: str) -> str:
+            place, colon, name = reference.rpartition(":")
+            return f"{_absolute(place)}{colon}{name}"
+
+        return self.model_copy(
+            update={
+                "own": self.own and code(self.own),
+                "model": code(self.model) if self.model_fingerprint else self.model,
+                "w0": _absolute(self.w0) if self.w0_fingerprint else self.w0,
+                "plugins": tuple(map(_absolute, self.plugins)),
+                "update_file": self.update_file and _absolute(self.update_file),
+                "truth_file": self.truth_file and _absolute(self.truth_file),
+                "more_updates": tuple(map(_absolute, self.more_updates)),
+                "prior": self.prior and _absolute(self.prior),
+            }
+        )
+
     def __str__(self) -> str:
         writer = f" writer {self.writer}" if self.writer else ""
         return f"{self.attack} on {self.dataset}{writer} seed {self.seed}, defense {self.defense}"
+
+
+def _absolute(place: str) -> str:
+    """The whole path of what is a file or a folder here; a module's name stays as it is."""
+    return str(Path(place).absolute()) if place and Path(place).exists() else place
+
+
+UNSCORED = "no truth file was given"
 
 
 @dataclass(frozen=True)
@@ -217,7 +246,7 @@ def _record(
 ) -> dict[str, Any]:
     """The JSON of a cell (DESIGN: the run folder)."""
     seen = scene.observation
-    unscored = {"psnr": None, "l_sim": found.l_sim, "l_sim_raw": found.l_sim_raw}
+    unscored = {**dict.fromkeys(METRICS), "l_sim": found.l_sim, "l_sim_raw": found.l_sim_raw}
     client = {**asdict(seen.training), "n": seen.n, "seed": cell.seed, "steps": seen.training.steps(seen.n)}
     if scene.truth is not None and scene.truth.batch.writer is not None:
         client["writer"] = scene.truth.batch.writer
@@ -254,13 +283,17 @@ def _record(
         "baseline": {} if scores is None else dict(scores.baseline),
         "per_image": {} if scores is None else {name: list(values) for name, values in scores.per_image.items()},
         "intervals": {} if scores is None else {name: list(pair) for name, pair in scores.intervals.items()},
-        "missing": {"psnr": "no truth file was given"} if scores is None else dict(scores.missing),
+        "missing": dict.fromkeys(_unmeasured(unscored), UNSCORED) if scores is None else dict(scores.missing),
         "notes": notes,
         "seconds": found.seconds,
         "peak_memory_mb": memory,
         "history": [dict(row) for row in found.history],
         "status": found.status,
     }
+
+
+def _unmeasured(metrics: Mapping[str, float | None]) -> list[str]:
+    return [name for name, value in metrics.items() if value is None]
 
 
 def _pictures(truth: Truth | None, found: Reconstruction, scores: Scores | None) -> dict[str, Tensor]:

@@ -78,6 +78,7 @@ def train(
         n=len(batch),
         buffers=start,
         trajectory=tuple(states),
+        buffers_after=buffers,
     )
 
 

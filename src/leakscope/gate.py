@@ -5,16 +5,18 @@ The levels and their thresholds are those of `leakscope.verdict`; docs/gate.md t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from leakscope.errors import InputError, Problem, unknown
+from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.runs.atomic import writing
+from leakscope.runs.store import read_object
 from leakscope.verdict import LEVELS, find, judge, severity
+
+NEVER_RAN = "the audit was broken off before this cell: nothing is shown by it"
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,7 @@ def rule(result: Mapping[str, Any], *, max_level: str) -> Ruling:
     facts: dict[str, Any] = {"limit": max_level, "notes": verdict.reasons}
     if worst is not None and verdict.worst_key is not None:
         facts |= {"interval": worst.interval, "relative": worst.relative}
-    missing = summary["cells"] - summary["finished"]
-    if missing:
+    if missing := summary["cells"] - summary["finished"]:
         reason = f"{missing} of {summary['cells']} cells did not finish: nothing is shown by them"
         return Ruling(False, verdict.level, reason, **facts)
     if verdict.level == "unknown":
@@ -66,15 +67,22 @@ def name_of(cell: Mapping[str, Any]) -> str:
     return f"{cell['attack']} / {cell['defense']} / seed {cell['client']['seed']}{turn}"
 
 
+def never_ran(result: Mapping[str, Any]) -> int:
+    """How many cells were planned that have left no record at all, not even of a failure."""
+    return max(0, int(result["summary"].get("cells", 0)) - len(result["cells"]))
+
+
 def read_result(run: Path) -> dict[str, Any]:
     """result.json of a finished run folder."""
     path = run / "result.json"
     if not path.is_file():
         raise InputError(Problem(f"{run} has no result.json", fix="give the --out of a finished audit"))
-    try:
-        result: dict[str, Any] = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise InputError(Problem(f"{path} is damaged: {error}", fix="run the audit again")) from error
+    result = read_object(path)
+    refuse(
+        Problem(f"{path} is damaged: it has no {name}", fix="run the audit again")
+        for name in ("cells", "summary")
+        if name not in result
+    )
     return result
 
 
@@ -90,7 +98,11 @@ def write_junit(path: Path, result: Mapping[str, Any], *, max_level: str) -> Non
             ElementTree.SubElement(case, "failure", message=ruling.reason)
         else:
             ElementTree.SubElement(case, "system-out").text = ruling.reason
-    suite.set("tests", str(len(result["cells"])))
-    suite.set("failures", str(failures))
+    for number in range(never_ran(result)):
+        name = f"cell {number + 1} that did not run"
+        case = ElementTree.SubElement(suite, "testcase", classname="leakscope", name=name)
+        ElementTree.SubElement(case, "failure", message=NEVER_RAN)
+    suite.set("tests", str(len(result["cells"]) + never_ran(result)))
+    suite.set("failures", str(failures + never_ran(result)))
     with writing(path) as aside:
         ElementTree.ElementTree(suite).write(aside, encoding="utf-8", xml_declaration=True)

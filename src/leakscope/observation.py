@@ -59,7 +59,7 @@ def observe(
         n=update.n,
         training=update.training,
         normalisation=normalisation if knowledge.normalisation else guess(victim.shape[0]),
-        labels=_granted(labels, knowledge),
+        labels=None if labels is None or knowledge.labels in ("recovered", "none") else in_order(labels),
         knowledge=knowledge,
         declared_defense=declared_defense,
     )
@@ -70,9 +70,8 @@ def guess(channels: int) -> Normalisation:
     return Normalisation((GUESSED_MEAN,) * channels, (GUESSED_STD,) * channels)
 
 
-def _granted(labels: Tensor | None, knowledge: Knowledge) -> Tensor | None:
-    if labels is None or knowledge.labels in ("recovered", "none"):
-        return None
+def in_order(labels: Tensor) -> Tensor:
+    """A copy that tells the multiset alone: classes ascending, soft targets (N, classes) as whole rows, descending."""
     if labels.dim() == 2:
         order = sorted(range(len(labels)), key=lambda i: labels[i].tolist(), reverse=True)
         return labels.detach()[order].clone()

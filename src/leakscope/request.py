@@ -27,6 +27,7 @@ from leakscope.plugins import load_plugins, plugins_fingerprint
 from leakscope.prior.folder import check_prior, diffusers, find_prior, fingerprint
 from leakscope.simulate import make_client
 from leakscope.types import LabelKnowledge, LocalTraining
+from leakscope.victims import MODELS, unknown_model
 
 DEFAULT_ATTACK = "span-sme"
 BROUGHT = (
@@ -83,11 +84,14 @@ class Request:
     federation: int = 5
     device: str = "auto"
 
-    def cells(self, dataset: data.Dataset | None = None) -> list[Cell]:
-        """The grid, after every problem of the request was looked for; `dataset` saves reading it once more."""
+    def cells(self, dataset: data.Dataset | None = None, *, also: Iterable[Problem] = ()) -> list[Cell]:
+        """The grid, after every problem of the request was looked for; `dataset` saves reading it once more.
+
+        `also`: problems that the caller has found, to be told with them.
+        """
         if self.client is not None:
-            return self._own_cells()
-        problems = list(self.problems())
+            return self._own_cells(also)
+        problems = [*self.problems(), *also]
         _, more = _gather(lambda: split_settings(self.settings, self.attacks))
         found, worse = (
             (dataset, []) if dataset is not None else _gather(lambda: data.load(self.dataset, root=self.data_root))
@@ -101,7 +105,7 @@ class Request:
             parse_defense(cell.defense).check(make_client(cell, found, cell.seed))
         return cells
 
-    def _own_cells(self) -> list[Cell]:
+    def _own_cells(self, also: Iterable[Problem]) -> list[Cell]:
         """The grid of a client that was given, after every problem of it and of the request."""
         own, problems = _gather(self.local_client)
         refuse([*problems, *self._overruled()])
@@ -109,7 +113,8 @@ class Request:
         training = asdict(own.training)
         asked = replace(self, client=None, model=own.model_name, n=len(own), **training)
         asked = replace(asked, w0="own" if self.w0 == "fresh" else self.w0)
-        refuse([*asked.problems(), *_gather(lambda: split_settings(self.settings, self.attacks))[1]])
+        settings = _gather(lambda: split_settings(self.settings, self.attacks))[1]
+        refuse([*replace(asked, model=None).problems(), *settings, *also])
         source = self.client if isinstance(self.client, str) else None
         cells = [cell.model_copy(update={"own": source}) for cell in asked.grid(own.name, own.fingerprint)]
         for cell in {cell.defense: cell for cell in cells}.values():
@@ -128,6 +133,17 @@ class Request:
             if getattr(self, name) != getattr(usual, name):
                 option = f"--{name.replace('_', '-')}"
                 yield Problem(f"{option} and a client of your own", fix=f"leave {option} out, or change the client")
+        if self.w0.startswith("pretrain"):
+            yield Problem(
+                f"--w0 {self.w0} and a client of your own",
+                why="there are no other images to train on",
+                fix="--w0 FILE.safetensors, or let the client's factory load trained weights",
+            )
+
+    @property
+    def local_batch(self) -> int:
+        """B, which is 10 unless it is given or there are fewer images."""
+        return min(10, max(1, self.n)) if self.batch_size is None else self.batch_size
 
     def grid(self, dataset: str, fingerprint: str) -> list[Cell]:
         """The cells of a data set that need not be there."""
@@ -140,7 +156,7 @@ class Request:
                 defense=defense,
                 n=self.n,
                 epochs=self.epochs,
-                batch_size=self.batch_size or min(10, self.n),
+                batch_size=self.local_batch,
                 lr=self.lr,
                 mode=cast(Any, self.mode),
                 optimizer=cast(Any, self.optimizer),
@@ -212,6 +228,9 @@ class Request:
         yield from _gather(lambda: load_plugins(self.plugins))[1]
         yield from _gather(lambda: start.fingerprint(self.w0))[1]
         yield from (unknown("attack", name, ATTACKS) for name in self.attacks if name not in ATTACKS)
+        if self.model is not None and self.model not in MODELS and ":" not in self.model:
+            yield unknown_model(self.model)
+        yield from _gather(lambda: pick_device(self.device))[1]
         yield from self._prior_problems()
         choices = (
             ("--labels", self.labels, get_args(LabelKnowledge)),
@@ -245,7 +264,7 @@ class Request:
         _, found = _gather(
             lambda: LocalTraining(
                 epochs=self.epochs,
-                batch_size=self.batch_size or min(10, max(1, self.n)),
+                batch_size=self.local_batch,
                 lr=self.lr,
                 momentum=self.momentum,
                 weight_decay=self.weight_decay,

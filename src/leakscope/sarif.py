@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope import __version__
-from leakscope.gate import name_of, rule_cell
+from leakscope.gate import NEVER_RAN, name_of, never_ran, rule_cell
 from leakscope.runs.atomic import write_text
 from leakscope.verdict import NOT_PRIVATE
 
@@ -46,6 +46,8 @@ def sarif(result: Mapping[str, Any], *, max_level: str) -> dict[str, Any]:
         ],
     }
     entries = [entry for cell in result["cells"] for entry in _entries(cell, max_level)]
+    broken_off = {"ruleId": "no-evidence", "kind": "fail", "level": "error", "message": {"text": NEVER_RAN}}
+    entries += [broken_off] * never_ran(result)
     run = {"tool": {"driver": driver}, "results": entries, "properties": {"limit": max_level, "note": NOT_PRIVATE}}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 

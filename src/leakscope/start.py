@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,17 @@ class Pretrain:
     epochs: int = 1
     lr: float = 0.02
     batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        refuse(
+            Problem(f"--w0 pretrain: {name} = {value} is not positive", fix=f"pretrain:{name}={usual}")
+            for name, value, usual in (
+                ("epochs", self.epochs, 3),
+                ("lr", self.lr, 0.02),
+                ("batch_size", self.batch_size, 32),
+            )
+            if not 0 < value < math.inf
+        )
 
 
 def starting_weights(

@@ -25,7 +25,7 @@ from leakscope.plugins import load_plugins
 from leakscope.runs.atomic import write_json
 from leakscope.runs.executors import Executor
 from leakscope.runs.places import Places
-from leakscope.runs.store import Run, versions
+from leakscope.runs.store import Run, read_object, versions
 from leakscope.runs.watching import Notice
 
 SCALES = ("", "log", "int")
@@ -114,6 +114,13 @@ class Study:
         if not self.tune_on:
             yield Problem("no client to tune on", fix="--tune-on 1,2")
 
+    def facts(self) -> dict[str, Any]:
+        """What makes it this study and no other; more trials are the same study."""
+        clients = {who: self.cells([who], {})[0].key for who in (*self.tune_on, *self.report_on)}
+        roles = {"tuned_on": list(self.tune_on), "reported_on": list(self.report_on)}
+        ranges = list(map(repr, self.ranges))
+        return {"clients": clients, **roles, "ranges": ranges, "metric": self.metric, "seed": self.seed}
+
     def cells(self, clients: Sequence[str], settings: Mapping[str, str]) -> list[Cell]:
         """One cell for each client, with these parameters."""
         texts = tuple(f"{self.attack}.{name}={value}" for name, value in settings.items())
@@ -138,6 +145,7 @@ def tune(
     `complete` is false where it was interrupted: the same call goes on.
     """
     refuse(study.problems())
+    _require_same(study, out)
     runner = _Runner(study, out, execute, command, notice)
     found = _search(study, runner, out)
     best = found["best"]
@@ -158,6 +166,21 @@ def tune(
     }
     write_json(out / "tune.json", answer)
     return answer
+
+
+def _require_same(study: Study, out: Path) -> None:
+    """A folder holds one study: trials of another one were scored on other clients, or by another metric."""
+    path, facts = out / "study.json", study.facts()
+    Run.open(out, Run(out).planned() or [], command="")  # refuses a folder that is not ours
+    if path.exists() and read_object(path) != facts:
+        raise InputError(
+            Problem(
+                f"{out} holds a study with other settings",
+                why="its trials were scored on other clients, by another metric or over another range",
+                fix="choose another --out, or delete the folder",
+            )
+        )
+    write_json(path, facts)
 
 
 class _Runner:
@@ -183,7 +206,6 @@ class _Runner:
 def _search(study: Study, runner: _Runner, out: Path) -> dict[str, Any]:
     optuna = _optuna()
     direction = "maximize" if METRICS[study.metric].higher_is_better else "minimize"
-    Run.open(out, Run(out).planned() or [], command=runner.command)  # a folder of our own before the database is in it
     with _storage(optuna, out / "study.db") as storage:
         asked = optuna.create_study(study_name=study.attack, storage=storage, direction=direction, load_if_exists=True)
         _enqueue(optuna, asked, study)

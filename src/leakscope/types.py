@@ -120,6 +120,8 @@ class Update:
     """The states w_0 .. w_T, where recording was asked for. Never leaves the client."""
     notes: Mapping[str, object] = field(default_factory=dict)
     """What a defense wants said in the result, e.g. the accounted epsilon."""
+    buffers_after: Weights = field(default_factory=dict)
+    """The same tensors after training: what the next round starts from. No attack sees them."""
 
     @property
     def gradient(self) -> dict[str, Tensor]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import random
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
+
+import numpy as np
+import torch
 
 from leakscope.errors import InputError, Problem
 
@@ -18,7 +22,7 @@ from leakscope.errors import InputError, Problem
 def import_code(place: str) -> ModuleType:
     """A module by the path of its file or by its dotted name, as `python` run in its folder would see it."""
     _find(place)
-    with their_code(place):
+    with their_code(place), seeded():
         return _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
 
 
@@ -29,9 +33,10 @@ def code_fingerprint(place: str) -> str:
 
 @contextmanager
 def their_code(what: str) -> Iterator[None]:
-    """Whatever goes wrong in code that is not ours becomes a problem that names the line."""
+    """Whatever goes wrong in code that is not ours becomes a problem that names the line; what it prints is no JSON."""
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     except InputError:
         raise
     except Exception as error:
@@ -42,6 +47,21 @@ def their_code(what: str) -> Iterator[None]:
                 fix=f"see {_place_of(error)}",
             )
         ) from error
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """The same random numbers whenever a file is imported: every process of a run must find the same client there."""
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002 - it is the state that others draw from
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            random.seed(0)
+            np.random.seed(0)  # noqa: NPY002
+            yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
 
 
 def _place_of(error: Exception) -> str:
@@ -66,18 +86,21 @@ def _find(place: str) -> Path:
             raise InputError(Problem(f"there is no file {path}", fix="give the path of a Python file"))
         return path
     try:
-        spec = importlib.util.find_spec(place)
-        if spec is None or spec.origin is None:
-            raise ImportError(f"no module named {place!r}")
-    except (ImportError, ValueError) as error:
-        raise InputError(
-            Problem(f"cannot import {place!r}: {error}", fix="run from the folder that holds it, or install it")
-        ) from error
+        with their_code(place):  # which imports the packages around it
+            spec = importlib.util.find_spec(place)
+    except InputError as error:
+        if not isinstance(error.__cause__, ImportError | ValueError):
+            raise
+        spec = None
+    if spec is None or not spec.has_location or spec.origin is None:
+        fix = "run from the folder that holds it, or install it"
+        raise InputError(Problem(f"cannot import {place!r}: there is no file of that module", fix=fix))
     return Path(spec.origin)
 
 
 def _import_file(path: Path) -> ModuleType:
-    name = f"leakscope_user_{path.stem}"
+    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    name = f"leakscope_user_{path.stem}_{place}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

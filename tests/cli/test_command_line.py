@@ -83,6 +83,24 @@ def test_simulate_then_attack_equals_audit(run, tmp_path):
     assert cell["metrics"]["l_sim"] == ours["l_sim"]
 
 
+def test_a_comparison_in_which_nothing_could_be_scored_still_ends_with_its_result(tmp_path):
+    (tmp_path / "broken.py").write_text(
+        "from dataclasses import dataclass\nfrom leakscope.defenses import DEFENSES\n"
+        "@dataclass(frozen=True, kw_only=True)\nclass Broken:\n"
+        "    def check(self, victim, training): pass\n"
+        "    def __call__(self, update, *, client, seed): raise ValueError('[web] is no markup')\n"
+        "DEFENSES['broken'] = Broken\n"
+    )
+    done = leakscope(
+        *("compare", *TINY, "--rounds", "1", "--federation", "2", "--plugin", "broken.py"),
+        *("--defense", "broken", "--out", "run", "--json"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 3, done.stderr
+    assert [cell["status"] for cell in json.loads(done.stdout)["cells"]] == ["failed"]
+    assert "Traceback" not in done.stderr
+
+
 def test_killed_and_started_again_it_ends_with_the_same_numbers(tmp_path):
     options = ("audit", "--n", "4", "--epochs", "1", "--iterations", "400", "--history", "40", "--attack", "sme")
     whole = json.loads(leakscope(*options, "--out", str(tmp_path / "whole"), "--json").stdout)
@@ -118,6 +136,10 @@ def test_killed_and_started_again_it_ends_with_the_same_numbers(tmp_path):
         (("audit", "--epochs", "-1"), "epochs = -1"),
         (("audit", "--labels", "guessed"), "known"),
         (("audit", "--device", "tpu"), "auto"),
+        (("audit", "--batch-size", "0"), "batch_size = 0 is not at least 1"),
+        (("audit", "--model", "a[web]b"), "unknown model 'a[web]b'"),
+        (("audit", "--w0", "pretrain:batch_size=0"), "batch_size = 0 is not positive"),
+        (("simulate", "x", "--defense", "none", "--defense", "clip:bound=1"), "an update file has one defense"),
         (("audit", "--dataset", "cifar100", "--data-root", "/nonexistent"), "/nonexistent"),
         (("attack", "missing.update.safetensors"), "there is no file"),
         (("report", "no-such-run"), "there is no run folder"),
@@ -135,9 +157,11 @@ def test_bad_input_is_explained_without_a_traceback(arguments, words, tmp_path):
 
 def test_all_problems_of_a_request_are_listed_at_once(tmp_path):
     done = leakscope(
-        "audit", "--attack", "x", "--defense", "y", "--labels", "z", "--lr", "-1", "--dataset", "q", cwd=tmp_path
+        *("audit", "--attack", "x", "--defense", "y", "--labels", "z", "--lr", "-1", "--dataset", "q", "--model", "m"),
+        *("--device", "tpu", "--executor", "rai", "--workers", "0"),
+        cwd=tmp_path,
     )
-    assert done.stderr.count("error") >= 5
+    assert done.stderr.count("error") >= 9
 
 
 @pytest.mark.parametrize("kind", ["attacks", "defenses", "datasets", "models", "metrics"])

@@ -175,8 +175,10 @@ BROKEN = {
                            lambda r: replace(r, labels=torch.tensor([0, 2, 2, 2, 2, 4, 4, 4]))),
     "labels of another client, with truth": Broken("labels", "same client and round", lambda r: replace(
         r, labels=torch.tensor([0, 2, 2, 2, 2, 4, 4, 4])), "error", truth=True),
-    "too few labels": Broken("labels", "same client", lambda r: replace(r, labels=r.labels[:3]), "error"),
-    "labels from 1": Broken("labels", "count classes from 0", lambda r: replace(r, labels=r.labels + 2), "error"),
+    "too few labels": Broken("file", "same client", lambda r: replace(r, labels=r.labels[:3]), "error"),
+    "labels from 1": Broken("file", "count classes from 0", lambda r: replace(r, labels=r.labels + 2), "error"),
+    "means of another image": Broken("file", "for each channel", lambda r: replace(
+        r, normalisation=Normalisation((0.5, 0.5), (0.25, 0.25))), "error"),
     "aggregated": Broken("aggregated", "before aggregation", aggregated),
     "sparsified": Broken("sparsified", "--matching mask", lambda r: mapped(r, pruned)),
     "noised": Broken("noised", "--matching layerwise", noisy),
@@ -212,6 +214,31 @@ def test_broken_inputs_are_recognised_with_the_right_advice(name: str, tmp_path:
     assert all(broken.words in str(finding) for finding in ours) or any(broken.words in str(f) for f in ours), findings
     others = {finding.kind for finding in findings} - {broken.kind, "batch-norm"}
     assert not others, findings
+
+
+TRUTHS = {
+    "fewer images": (lambda b: replace(b, images=b.images[:5], labels=b.labels[:5]), "images of (5, 1, 12, 12)"),
+    "larger images": (lambda b: replace(b, images=torch.rand(8, 1, 28, 28)), "images of (8, 1, 28, 28)"),
+    "colour images": (lambda b: replace(b, images=torch.rand(8, 3, 12, 12)), "update is of (8, 1, 12, 12)"),
+    "more classes": (lambda b: replace(b, labels=b.labels + 4), "other than 5 classes"),
+    "classes from -1": (lambda b: replace(b, labels=b.labels - 1), "other than 5 classes"),
+    "soft labels of other classes": (lambda b: replace(b, labels=torch.rand(8, 4)), "other than 5 classes"),
+    "bytes": (lambda b: replace(b, images=(255 * b.images).byte()), "uint8"),
+    "fewer labels": (lambda b: replace(b, labels=b.labels[:3]), "labels are (3,)"),
+}
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_the_truth_of_another_data_set_is_said_before_any_number_is_looked_at(name: str, tmp_path: Path) -> None:
+    change, words = TRUTHS[name]
+    path, truth = tmp_path / "a.update.safetensors", tmp_path / "a.truth.safetensors"
+    write_update(path, record(skewed()))
+    batch = change(skewed().batch)
+    write_truth(truth, images=batch.images, labels=batch.labels, candidates=batch.images[:1], dataset="small")
+    findings = check_file(path, truth_file=truth)
+    assert {finding.severity for finding in findings} == {"error"}
+    assert all(finding.problem.fix for finding in findings)
+    assert words in "\n".join(map(str, findings))
 
 
 def examined(client: Client, *, truth: bool) -> list[str]:

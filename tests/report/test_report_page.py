@@ -17,7 +17,6 @@ from PIL import Image
 
 from leakscope.errors import InputError
 from leakscope.report import render
-from leakscope.report.page import withhold
 from leakscope.report.reading import read_run
 from leakscope.report.tiles import MOSAIC, to_pixels
 from leakscope.verdict import NOT_PRIVATE
@@ -67,14 +66,15 @@ def test_redaction_leaves_no_pixel_and_keeps_every_score(matrix_run: Path, tmp_p
 
 
 def test_redaction_withholds_names_and_places(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", n=4)
+    folder = write_run(tmp_path / "run-of-mallory", n=4)
     result = json.loads((folder / "result.json").read_text())
     result["command"] = (
         "leakscope audit --dataset folder:/home/mallory/ward-7 --writer f1234_05 --out /srv/mallory --n 4"
     )
     cell = result["cells"][0]
     cell |= {"dataset": "folder:/home/mallory/ward-7", "model": "mallory.nets:ward", "error": "in /home/mallory"}
-    cell["w0"] = "mallory.safetensors"
+    cell["w0"] = "mallory.st"
+    cell["notes"]["prior"] = {"data": "folder:/home/mallory/ward-7"}
     cell["client"]["writer"] = "f1234_05"
     cell["missing"]["lpips"] = "looked in /home/mallory/weights"
     (folder / "result.json").write_text(json.dumps(result))
@@ -83,20 +83,6 @@ def test_redaction_withholds_names_and_places(tmp_path: Path) -> None:
     for secret in ("mallory", "ward-7", "f1234_05"):
         assert secret not in page
     assert "--n 4" in page
-
-
-@pytest.mark.parametrize(
-    ("command", "shown"),
-    [
-        ("leakscope audit --out=/a/b --n 4", "leakscope audit --out=… --n 4"),
-        ("/usr/bin/leakscope attack /home/mallory/x.update.safetensors", "… attack …"),
-        ("leakscope attack eve.update.safetensors --truth eve --check", "leakscope attack … --truth … --check"),
-        ("leakscope audit eve.py:client --plugin eve.mods --n 4", "leakscope audit … --plugin … --n 4"),
-        ("leakscope audit 'unclosed", "…"),
-    ],
-)
-def test_withheld_commands(command: str, shown: str) -> None:
-    assert withhold(command) == shown
 
 
 def test_nothing_is_fetched_and_only_our_own_code_may_run(matrix_run: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -51,6 +52,40 @@ def test_a_run_may_grow_but_not_be_mixed_with_another(tmp_path):
     assert len(Run.open(tmp_path / "run", [cell(), cell(seed=1)], command="more").planned()) == 2
     with pytest.raises(InputError, match="other settings"):
         Run.open(tmp_path / "run", [cell(seed=9)], command="other")
+
+
+def finish(run: Run, *cells: Cell) -> None:
+    for each in cells:
+        run.record(each.key, outcome(each.key))
+    run.finish(list(cells), command="test")
+    (run.folder / "index.html").write_text("a report")
+
+
+def test_a_result_is_taken_away_when_a_cell_is_to_be_run(tmp_path):
+    """A gate must not pass on the part of a run that was there before it grew."""
+    run = Run.open(tmp_path / "run", [cell()], command="test")
+    finish(run, cell())
+    assert Run.open(tmp_path / "run", [cell()], command="again").finished() is not None
+    grown = Run.open(tmp_path / "run", [cell(), cell(seed=1)], command="more")
+    assert grown.finished() is None
+    assert not (tmp_path / "run" / "result.json").exists()
+    finish(grown, cell(), cell(seed=1))
+    assert len(grown.finished()["cells"]) == 2
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", '{"cells": [{"key": "k", "colour": "red"}]}', '{"cells": 3}'])
+def test_a_plan_that_cannot_be_read_is_explained(tmp_path, damaged):
+    Run.open(tmp_path / "run", [cell()], command="test")
+    (tmp_path / "run" / "plan.json").write_text(damaged)
+    with pytest.raises(InputError, match=r"choose another --out|run the audit again"):
+        Run.open(tmp_path / "run", [cell()], command="again")
+
+
+def test_numbers_of_numpy_and_torch_are_numbers(tmp_path):
+    run = Run.open(tmp_path / "run", [cell()], command="test")
+    notes = {"a": np.float32(0.5), "b": torch.tensor(2), "c": np.arange(2), "d": np.float64("nan")}
+    run.record(cell().key, Outcome({**outcome(cell().key).record, "notes": notes}, {"reconstructions": torch.zeros(1)}))
+    assert run.result(cell().key)["notes"] == {"a": 0.5, "b": 2, "c": [0, 1], "d": None}
 
 
 def test_an_empty_folder_is_accepted_and_a_foreign_one_is_not(tmp_path):

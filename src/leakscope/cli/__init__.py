@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 
@@ -21,8 +20,9 @@ from leakscope.cli.recorded import attack, simulate
 from leakscope.cli.report import figure, report, serve
 from leakscope.cli.reproduce import reproduce
 from leakscope.cli.tune import tune_
-from leakscope.errors import InputError
-from leakscope.runs.display import console
+from leakscope.errors import InputError, Problem
+from leakscope.runs.atomic import NO_ROOM
+from leakscope.runs.display import console, marked
 
 app = typer.Typer(
     name="leakscope",
@@ -45,10 +45,11 @@ def main() -> None:
         app(standalone_mode=True)
     except InputError as error:
         for problem in error.problems:
-            console.print(f"[red]error[/red] {problem}", highlight=False)
+            console.print(marked("error", "red", problem))
         sys.exit(2)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT):
+        if error.errno not in NO_ROOM:
             raise
-        console.print(f"[red]error[/red] {error.strerror}: {error.filename}\n  fix: make room or choose another --out")
+        said = Problem(f"{error.strerror}: {error.filename}", fix="make room or choose another --out")
+        console.print(marked("error", "red", said))
         sys.exit(2)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from leakscope.audit import AuditResult, Request, run_cells
 from leakscope.cell import Cell
 from leakscope.cli import options as o
 from leakscope.report.remarks import doubts, worst_round
-from leakscope.runs.display import console, showing
+from leakscope.runs.display import console, marked, showing
 from leakscope.runs.executors import choose_executor
 
 COLUMNS = (
@@ -43,8 +43,8 @@ def audit(
 ) -> None:
     """Simulate a client (or several), defend, attack, score, report: the main job."""
     request = o.request(given, client=client)
-    cells = request.cells()
-    name = f"{cells[0].dataset.partition(':')[0]}-{cells[0].key[:8]}"
+    cells = request.cells(also=o.place_problems(given))
+    name = f"{cells[0].dataset.partition(':')[0]}-{key_of(cells)[:8]}"
     conclude(carry_out(cells, request, given, name=name), as_json=given["json"])
 
 
@@ -61,20 +61,33 @@ def conclude(result: AuditResult, *, as_json: bool) -> None:
         print(json.dumps(dict(result.result)))
     else:
         console.print(table_of(result))
-        console.print(f"[bold]{result.level.upper()}[/bold]  {result.verdict}")
+        for error in errors_of(result):
+            console.print(marked("failed", "red", error))
+        console.print(marked(result.level.upper(), "bold", f" {result.verdict}"))
         if worst := worst_round(result.cells):
-            console.print(worst, highlight=False)
+            console.print(worst)
         for doubt in doubts(result.cells):
-            console.print(
-                f"[yellow]warning[/yellow] {escape(doubt.found)}\n  fix: {escape(doubt.fix)}", highlight=False
-            )
-        console.print(f"picture  {result.folder / 'reconstructions.png'}", highlight=False)
-        console.print(f"report   {result.report}", highlight=False)
+            console.print(marked("warning", "yellow", doubt))
+        if result.picture.exists():
+            console.print(f"picture  {result.picture}")
+        console.print(f"report   {result.report}")
     if not result.complete:
         console.print("interrupted: the same command goes on from here")
         raise typer.Exit(130)
     if result.result["summary"]["failed"]:
         raise typer.Exit(3)
+
+
+def key_of(cells: Sequence[Cell]) -> str:
+    """A name for several cells: another set of them is another run."""
+    return hashlib.sha256(" ".join(cell.key for cell in cells).encode()).hexdigest() if len(cells) > 1 else cells[0].key
+
+
+def errors_of(result: AuditResult) -> list[str]:
+    """Why cells failed, each reason once; of a traceback the first line, the rest is in cell.json."""
+    failed = (cell for cell in result.cells if cell["status"] == "failed")
+    said = (cell["error"] if cell["refused"] else cell["error"].partition("\n")[0] for cell in failed)
+    return list(dict.fromkeys(said))
 
 
 def table_of(result: AuditResult) -> Table:

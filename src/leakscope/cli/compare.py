@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from leakscope.cli import options as o
-from leakscope.cli.audit import carry_out, conclude
-from leakscope.errors import Problem, refuse
+from leakscope.cli.audit import carry_out, conclude, key_of
+from leakscope.errors import InputError, Problem, refuse
 from leakscope.report.figures import draw
-from leakscope.runs.display import console
+from leakscope.runs.display import console, marked
 
 DEFENSES = ("none", "clip:bound=1", "sparsify:rate=0.9", "gaussian:std=0.1", "quantize:bits=4")
 
@@ -25,9 +25,11 @@ def compare(
     counts = (("--rounds", rounds), ("--federation", federation))
     refuse(Problem(f"{name} {value} is not at least 1", fix=f"{name} 5") for name, value in counts if value < 1)
     request = o.request(given, defenses=given["defenses"] or DEFENSES, rounds=rounds, federation=federation)
-    cells = request.cells()
-    result = carry_out(cells, request, given, name=f"compare-{cells[0].key[:8]}")
-    if result.complete:
+    cells = request.cells(also=o.place_problems(given))
+    result = carry_out(cells, request, given, name=f"compare-{key_of(cells)[:8]}")
+    try:
         picture = draw(result.folder, "tradeoff", result.folder / "tradeoff.png")
-        console.print(f"trade-off {picture}", highlight=False)
+        console.print(f"trade-off {picture}")
+    except InputError as error:  # nothing to draw: every cell failed, or none could be scored
+        console.print(marked("no trade-off", "yellow", error))
     conclude(result, as_json=given["json"])

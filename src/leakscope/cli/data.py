@@ -51,4 +51,4 @@ def fetch(name: Annotated[str, typer.Argument(help="a data set")], data_root: o.
         place = fetch_dataset(
             name, root=root, progress=lambda done, total: progress.update(bar, completed=done, total=total)
         )
-    console.print(f"data     {place}", highlight=False)
+    console.print(f"data     {place}")

@@ -11,7 +11,7 @@ import typer
 
 from leakscope.cli import options as o
 from leakscope.gate import read_result, rule, write_junit
-from leakscope.runs.display import console
+from leakscope.runs.display import console, marked
 from leakscope.sarif import write_sarif
 
 
@@ -30,8 +30,8 @@ def gate(
         write_sarif(sarif, result, max_level=max_level)
     if json_:
         print(json.dumps(asdict(ruling)))
-    word = "[green]PASS[/green]" if ruling.passed else "[red]FAIL[/red]"
-    console.print(f"{word}  {ruling.reason}", highlight=False)
+    word, colour = ("PASS", "green") if ruling.passed else ("FAIL", "red")
+    console.print(marked(word, colour, f" {ruling.reason}"))
     for note in ruling.notes:
-        console.print(f"      {note}", highlight=False, style="dim")
+        console.print(f"      {note}", style="dim")
     raise typer.Exit(0 if ruling.passed else 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from leakscope.audit import DEFAULT_ATTACK, Request
+from leakscope.errors import Problem
+from leakscope.runs.executors import executor_problems
 
 CLIENT, ATTACK, RUN = "The client", "The attack", "The run"
 
@@ -152,6 +154,11 @@ def taking(*groups: Mapping[str, tuple[Any, Any]]) -> Callable[[Callable[..., No
         return run
 
     return decorate
+
+
+def place_problems(given: Given) -> Iterator[Problem]:
+    """What is wrong with where the cells are to run, to be told with what is wrong with the request."""
+    return executor_problems(given["executor"], workers=given["workers"])
 
 
 def request(given: Given, **more: Any) -> Request:

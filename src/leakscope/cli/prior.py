@@ -72,7 +72,7 @@ def train(
     _require_room(out)
     public = gather(datasets.load(name, root=data_root), avoid=parse_seeds(avoid), n=avoid_n)
     training = Training(public, recipe, device=where)
-    console.print(f"images   {len(public):,} of {public.data}; left out: {public.avoided}", highlight=False)
+    console.print(f"images   {len(public):,} of {public.data}; left out: {public.avoided}")
     with stop_on_interrupt() as asked, showing("training", steps) as bar:
 
         def tell(now: Training) -> None:
@@ -85,8 +85,8 @@ def train(
     _draw(training, out / SHEET)
     store(training, out)
     facts = read_facts(out)
-    console.print(f"prior    {out}   {facts['steps']:,} steps, loss {facts['loss']:.4f}", highlight=False)
-    console.print(f"samples  {out / SHEET}", highlight=False)
+    console.print(f"prior    {out}   {facts['steps']:,} steps, loss {facts['loss']:.4f}")
+    console.print(f"samples  {out / SHEET}")
 
 
 def _require_room(out: Path) -> None:
@@ -122,7 +122,7 @@ class Lines:
         if now - self.told >= LINE_SECONDS and done > self.first:
             self.told = now
             left = (now - self.began) / (done - self.first) * (self.total - done) / 60
-            console.print(f"{self.what} {done}/{self.total}  {note}  about {left:.0f} min left", highlight=False)
+            console.print(f"{self.what} {done}/{self.total}  {note}  about {left:.0f} min left")
 
 
 @contextmanager

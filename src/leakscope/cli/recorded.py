@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from leakscope import __version__
 from leakscope.audit import Request
 from leakscope.cell import Cell
 from leakscope.cli import options as o
-from leakscope.cli.audit import carry_out, conclude
+from leakscope.cli.audit import carry_out, conclude, key_of
 from leakscope.errors import Problem, refuse
-from leakscope.runs.display import console
+from leakscope.runs.display import console, marked
 from leakscope.simulate import check_file, different_clients, recorded_model, simulated_scene
 from leakscope.update_file import RecordedUpdate, read_update, write_truth, write_update
 from leakscope.victims import fingerprint
@@ -34,7 +33,10 @@ def simulate(
 ) -> None:
     """Train a client and write its update file, and apart from it the private truth file for scoring."""
     request = o.request(given, device="cpu")
-    (cell,) = request.cells()[:1]
+    if len(request.defenses) > 1:
+        one = "clip:bound=1+gaussian:std=0.01"
+        refuse([Problem("an update file has one defense", fix=f"--defense {one} applies several in order")])
+    (cell,) = request.cells()
     scene = simulated_scene(cell, data_root=request.data_root)
     assert scene.truth is not None
     name = out.name.removesuffix(".safetensors").removesuffix(".update")
@@ -66,8 +68,8 @@ def simulate(
         candidates=scene.truth.candidates,
         dataset=batch.dataset,
     )
-    console.print(f"update   {update_path}", highlight=False)
-    console.print(f"truth    {truth_path}   (private: for scoring only)", highlight=False)
+    console.print(f"update   {update_path}")
+    console.print(f"truth    {truth_path}   (private: for scoring only)")
 
 
 @o.taking(RECORDED, o.ATTACK_OPTIONS, o.RUN_OPTIONS)
@@ -88,7 +90,7 @@ def attack(
 ) -> None:
     """Attack recorded updates; scored only where their truth files are given."""
     request = o.request(given)
-    refuse(request.problems())
+    refuse([*request.problems(), *o.place_problems(given)])
     truths = _truths(files, truth or [])
     _look(files, truths, request.model, only=check, as_json=given["json"])
     groups: list[tuple[tuple[Path, ...], Path | None]] = [
@@ -102,7 +104,7 @@ def attack(
         for paths, private in groups
         for attacked in request.attacked()
     ]
-    result = carry_out(cells, request, given, name=f"recorded-{cells[0].key[:8]}")
+    result = carry_out(cells, request, given, name=f"recorded-{key_of(cells)[:8]}")
     conclude(result, as_json=given["json"])
 
 
@@ -135,9 +137,7 @@ def _look(files: list[Path], truths: list[Path | None], model: str | None, *, on
         print(json.dumps([{"file": name, **finding.as_note()} for name, finding in found]))
     for name, finding in found if only else [pair for pair in found if pair not in errors]:
         colour = "red" if finding.severity == "error" else "yellow"
-        console.print(
-            f"[{colour}]{finding.severity}[/{colour}] {name}: {escape(str(finding.problem))}", highlight=False
-        )
+        console.print(marked(finding.severity, colour, f"{name}: {finding.problem}"))
     if only:
         console.print(f"{len(files)} files looked at: {len(errors)} errors, {len(found) - len(errors)} warnings")
         raise typer.Exit(2 if errors else 0)

@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Write RUN/index.html from the run folder alone."""
     _require_folder(run)
-    console.print(f"report   {render(run, redact=redact)}", highlight=False)
+    console.print(f"report   {render(run, redact=redact)}")
 
 
 def figure(
@@ -32,7 +32,7 @@ def figure(
 ) -> None:
     """Draw a figure for a paper."""
     _require_folder(run)
-    console.print(f"figure   {draw(run, kind, out)}", highlight=False)
+    console.print(f"figure   {draw(run, kind, out)}")
 
 
 def serve(

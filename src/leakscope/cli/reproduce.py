@@ -74,14 +74,14 @@ def _conclude(done: Reproduction, *, as_json: bool, code: int) -> None:
         print(json.dumps(dict(done.result)))
     else:
         for target in done.result["targets"]:
-            console.print(f"\n[bold]{target['title']}[/bold]", highlight=False)
+            console.print(f"\n{target['title']}", style="bold")
             console.print(_table(target["lines"]))
         if done.result["quick"]:
-            console.print(f"[red]{done.result['quick']}[/red]", highlight=False)
-        console.print(f"page     {done.page}", highlight=False)
+            console.print(done.result["quick"], style="red")
+        console.print(f"page     {done.page}")
     reasons = {line["reason"] for target in done.result["targets"] for line in target["lines"] if line["reason"]}
     for reason in sorted(reasons):
-        console.print(f"missing  {reason}", highlight=False, soft_wrap=True)
+        console.print(f"missing  {reason}", soft_wrap=True)
     if code == 130:
         console.print("interrupted: the same command goes on from here")
     if code:

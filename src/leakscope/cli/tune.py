@@ -61,11 +61,11 @@ def _conclude(answer: dict[str, Any], out: Path, *, as_json: bool) -> None:
         print(json.dumps(answer))
     else:
         chosen = " ".join(f"--set {answer['attack']}.{name}={value}" for name, value in answer["best"].items())
-        console.print(f"best     {chosen or 'none: no trial was scored'}", highlight=False)
+        console.print(f"best     {chosen or 'none: no trial was scored'}")
         for name, scores in answer["report"].items():
             shown = ", ".join(f"{who}: {_number(value)}" for who, value in scores.items())
-            console.print(f"{name:<8} {answer['metric']} on clients kept for the report: {shown}", highlight=False)
-        console.print(f"study    {out / 'tune.json'}", highlight=False)
+            console.print(f"{name:<8} {answer['metric']} on clients kept for the report: {shown}")
+        console.print(f"study    {out / 'tune.json'}")
     if not answer["complete"]:
         console.print("interrupted: the same command goes on from here")
         raise typer.Exit(130)

@@ -66,7 +66,12 @@ def declared(options: Mapping[str, Any]) -> Facts:
 
 
 def observed(seen: Seen, *, n: int | None, batch_size: int | None) -> Facts:
-    """What the watcher saw, as facts; `batch_size` is what Poisson samples are drawn by, where that is known."""
+    """What the watcher saw, as facts; `batch_size` is what Poisson samples are drawn by, where that is known.
+
+    A part of the training would tell wrong counts: what ended the watching is raised here.
+    """
+    if seen.failure is not None:
+        raise seen.failure
     batch = batch_size if seen.per_sample else seen.batch_size or None
     passes = seen.steps / math.ceil(n / batch) if n and batch and seen.per_sample else seen.samples / n if n else 0
     return Facts(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from leakscope.errors import InputError, Problem, refuse
 from leakscope.integrations.facts import READERS, Facts, declared, hint, observed
-from leakscope.integrations.recording import Private, as_recorded, as_update, write
+from leakscope.integrations.recording import Private, as_private, as_recorded, as_update, write
 from leakscope.integrations.watching import Seen, plain, watching
 from leakscope.types import Weights
 
@@ -102,7 +102,7 @@ class LeakageRecorder:
         *,
         every: int = 1,
         tag: str = "",
-        truth: Callable[[Context], Private] | None = None,
+        truth: Callable[[Context], Sequence[Any]] | None = None,
         **facts: Any,
     ) -> None:
         self.plan = Plan(Path(out), every, declared(facts))
@@ -121,7 +121,7 @@ class LeakageRecorder:
             reply = call_next(message, context)
         with _reporting():
             if not reply.has_error():
-                private = None if self.truth is None else self.truth(context)
+                private = None if self.truth is None else as_private(self.truth(context))
                 record(plan, self._exchange(message, context, sent, reply, seen), private)
         return reply
 
@@ -171,7 +171,9 @@ class LeakageAudit(Strategy):
     ) -> Iterable[Message]:
         """The other strategy's messages, remembered."""
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
-        self.sent = {message.metadata.dst_node_id: message.content for message in messages}
+        self.sent = {}
+        with _reporting():
+            self.sent = {message.metadata.dst_node_id: message.content for message in messages}
         return messages
 
     def aggregate_train(
@@ -293,5 +295,7 @@ def _reporting() -> Iterator[None]:
     """Say what went wrong with a recording, also in a person's own `truth`, and let the round go on."""
     try:
         yield
-    except (InputError, OSError, TypeError, ValueError, LookupError, RuntimeError) as error:
+    except (InputError, OSError) as error:  # these speak for themselves
         log.error("leakscope: not recorded: %s", error)
+    except Exception as error:
+        log.exception("leakscope: not recorded: %s: %s", type(error).__name__, error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from leakscope.defenses.accounting import epsilon_of, opacus
 from leakscope.errors import Problem, refuse
 from leakscope.integrations.facts import Facts, declared, hint, observed
-from leakscope.integrations.recording import Private, as_recorded, as_update, write
+from leakscope.integrations.recording import as_private, as_recorded, as_update, write
 from leakscope.integrations.watching import plain, watching
 
 DELTA = 1e-5
@@ -32,7 +32,7 @@ def recording(
     delta: float = DELTA,
     round_: int | None = None,
     client: str | None = None,
-    truth: Private | None = None,
+    truth: Sequence[Any] | None = None,
     **facts: Any,
 ) -> Iterator[None]:
     """Everything that `model` learns inside the `with` becomes one update file.
@@ -42,6 +42,7 @@ def recording(
     them beside the leakage. `truth` and `facts` are those of the Flower recorder.
     """
     said, file = declared(facts), _checked(path, optimizer)
+    private = None if truth is None else as_private(truth)
     poisson = hasattr(loader, "sample_rate")
     sent = _weights(model)
     before = counted(engine)
@@ -54,7 +55,7 @@ def recording(
     )
     update = as_update(sent, _weights(model), known, seen, {"dpsgd": {**notes, "steps": counted(engine) - before}})
     producer = f"opacus {version('opacus')}"
-    write(file, as_recorded(update, known, producer=producer, round_=round_, client=client, private=truth), truth)
+    write(file, as_recorded(update, known, producer=producer, round_=round_, client=client, private=private), private)
 
 
 def guarantee(engine: Any, delta: float = DELTA, *, poisson: bool = True) -> Mapping[str, object]:

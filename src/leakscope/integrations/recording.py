@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from leakscope.errors import Problem, refuse
 from leakscope.integrations.facts import EXAMPLES, Facts
 from leakscope.integrations.watching import Seen, plain
+from leakscope.observation import in_order
 from leakscope.types import LocalTraining, Update, Weights
 from leakscope.update_file import RecordedUpdate, write_truth, write_update
 
 Private = tuple[Tensor, ...]
-"""(images in [0, 1], labels), and if there are any, images that the client does not hold: for scoring only."""
+"""(images in [0, 1], labels), and if there are any, images that the client does not hold: for scoring only.
+
+People may give numpy arrays as well; `as_private` makes tensors of them.
+"""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """Float or not, these are no weights; the rule for where no model was seen."""
 
@@ -39,6 +45,16 @@ def as_update(
         buffers={name: sent[name] for name in kept},
         notes={**(notes or {}), **({"sent_as": sorted(half)} if half else {})},
     )
+
+
+def as_private(given: Sequence[Any]) -> Private:
+    """Copies of what a person gave, in the types of a truth file: their own arrays are never touched."""
+    images, labels, *rest = (_copied(part) for part in given)
+    if labels.dim() == 2:
+        labels = labels.float()
+    elif not labels.is_floating_point():
+        labels = labels.long()
+    return images.float(), labels, *(part.float() for part in rest)
 
 
 def write(path: Path, recorded: RecordedUpdate, private: Private | None) -> None:
@@ -71,13 +87,17 @@ def as_recorded(
         shape=(channels, height, width),
         classes=facts.classes,
         normalisation=facts.normalisation,
-        labels=None if private is None else private[1].sort().values,
+        labels=None if private is None else in_order(private[1]),
         defense=facts.defense or "none",
         producer=producer,
         loss=facts.loss or "cross_entropy",
         round=round_,
         client=client,
     )
+
+
+def _copied(part: Any) -> Tensor:
+    return part.detach().clone() if isinstance(part, Tensor) else torch.from_numpy(np.array(part))
 
 
 def _named(tensors: Weights, seen: Seen) -> dict[str, Tensor]:
@@ -151,8 +171,10 @@ def _private_problems(images: Tensor, labels: Tensor, recorded: RecordedUpdate) 
     if images.shape != (recorded.update.n, *recorded.shape):
         expected = (recorded.update.n, *recorded.shape)
         problems.append(Problem(f"the truth is {tuple(images.shape)}, the client trained on {expected}"))
-    if len(labels) != len(images):
-        problems.append(Problem(f"the truth has {len(labels)} labels for {len(images)} images"))
-    if len(images) and not (float(images.min()) >= 0 and float(images.max()) <= 1):
+    n, classes = recorded.update.n, recorded.classes
+    if labels.shape not in ((n,), (n, classes)) or (labels.dim() == 1 and labels.is_floating_point()):
+        found = f"the truth has labels of shape {tuple(labels.shape)} and {labels.dtype} for {n} images"
+        problems.append(Problem(found, fix=f"({n},) whole numbers, or ({n}, {classes}) soft targets"))
+    if images.numel() and not (float(images.min()) >= 0 and float(images.max()) <= 1):
         problems.append(Problem("the truth has values outside [0, 1]", fix="give the images before normalisation"))
     return problems

@@ -7,7 +7,7 @@ a model left in eval mode. torch lets anybody watch forward passes and optimiser
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -44,6 +44,8 @@ class Seen:
     """lr, momentum and weight_decay at the first step."""
     per_sample: bool = False
     """Opacus takes its gradients apart: the batches are then Poisson samples, whose sizes say little."""
+    failure: Exception | None = None
+    """What ended the watching before the training did."""
 
     def trainable(self) -> set[str] | None:
         """Names of the tensors that training moves; a tied tensor has one name. None where no model was seen."""
@@ -66,11 +68,26 @@ def plain(named: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def watching(names: Collection[str]) -> Iterator[Seen]:
-    """Watch this thread train the model that holds tensors of these names (or as many, where they are numbers)."""
+    """Watch this thread train the model that holds tensors of these names (or as many, where they are numbers).
+
+    What goes wrong here ends the watching, never the training.
+    """
     seen, thread = Seen(), threading.get_ident()
 
+    def harmless(note: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+        def hook(*arguments: Any) -> None:
+            if torch.compiler.is_compiling():  # nothing of this can be traced; the compiled model as a whole is seen
+                return
+            if seen.failure is None and threading.get_ident() == thread:
+                try:
+                    note(*arguments)
+                except Exception as error:  # models and optimisers of other people may raise anything
+                    seen.failure = error
+
+        return hook
+
     def after_forward(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        if threading.get_ident() != thread or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
             return
         if isinstance(module, _Loss):
             seen.loss = loss_name(module)
@@ -81,10 +98,13 @@ def watching(names: Collection[str]) -> Iterator[Seen]:
         seen.per_sample = seen.per_sample or type(module).__name__.startswith("GradSampleModule")
 
     def before_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-        if threading.get_ident() == thread and seen.model is not None and _moves(optimizer, seen.model.parameters()):
+        if seen.model is not None and _moves(optimizer, seen.model.parameters()):
             _note_step(seen, optimizer)
 
-    handles = [register_module_forward_hook(after_forward), register_optimizer_step_pre_hook(before_step)]
+    handles = [
+        register_module_forward_hook(harmless(after_forward)),
+        register_optimizer_step_pre_hook(harmless(before_step)),
+    ]
     try:
         yield seen
     finally:

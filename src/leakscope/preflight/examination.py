@@ -15,7 +15,7 @@ from leakscope.preflight.explained import alternatives, explain
 from leakscope.preflight.finding import Finding, error, warning
 from leakscope.preflight.laws import last_layer, norm_alignment, unevenness
 from leakscope.preflight.settings import STRONG_DECAY, settings
-from leakscope.preflight.structure import structure
+from leakscope.preflight.structure import SAME, structure
 from leakscope.types import ClientBatch, Knowledge, Update
 from leakscope.update_file import RecordedUpdate
 from leakscope.victims import Victim
@@ -43,7 +43,7 @@ DECLARE = "declare it when recording (defense=...), so that the report names it"
 
 def examine(recorded: RecordedUpdate, victim: Victim, *, truth: ClientBatch | None = None) -> tuple[Finding, ...]:
     """Every finding; with errors in its structure, the numbers of an update are not looked at."""
-    found = structure(recorded, victim)
+    found = structure(recorded, victim, truth)
     if not any(finding.severity == "error" for finding in found):
         found += [*settings(recorded.update.training, victim.module, recorded.update.n), *_said(recorded, truth)]
         found += _numbers(recorded, victim, truth)
@@ -63,11 +63,7 @@ def _said(recorded: RecordedUpdate, truth: ClientBatch | None) -> Iterator[Findi
     if truth is None or labels is None or labels.dim() != truth.labels.dim() or labels.dim() == 2:
         return
     if not torch.equal(labels.sort().values, truth.labels.sort().values):
-        yield error(
-            "labels",
-            "the file and the truth file tell different labels",
-            fix="give the truth file of the same client and round",
-        )
+        yield error("labels", "the file and the truth file tell different labels", fix=SAME)
 
 
 def _numbers(recorded: RecordedUpdate, victim: Victim, truth: ClientBatch | None) -> list[Finding]:

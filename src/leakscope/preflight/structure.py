@@ -9,21 +9,22 @@ import torch
 from leakscope.errors import InputError, Problem
 from leakscope.observation import check_update
 from leakscope.preflight.finding import Finding, error, warning
-from leakscope.types import Weights
+from leakscope.types import ClientBatch, Weights
 from leakscope.update_file import RecordedUpdate
 from leakscope.victims import MODELS, Victim, build_victim
 
 PREFIXES = ("_module.", "module.", "_orig_mod.", "model.", "net.")
 """What Opacus, DataParallel, torch.compile and wrappers put before every name."""
 LOSS = "cross_entropy"
+SAME = "give the truth file of the same client and round"
 
 
-def structure(recorded: RecordedUpdate, victim: Victim) -> list[Finding]:
-    """Everything that keeps this update from being attacked with this model."""
+def structure(recorded: RecordedUpdate, victim: Victim, truth: ClientBatch | None = None) -> list[Finding]:
+    """Everything that keeps this update from being attacked with this model, or scored against this truth."""
     whole = _prefix(recorded, victim) or _class_count(recorded, victim) or _misplaced(recorded, victim)
     whole = whole or _other_model(recorded, victim)
     found = [whole] if whole else [Finding("error", "tensors", problem) for problem in _problems(recorded, victim)]
-    return [*found, *_labels(recorded), *_loss(recorded), *_buffers(recorded, victim)]
+    return [*found, *_truth(recorded, truth), *_loss(recorded), *_buffers(recorded, victim)]
 
 
 def _problems(recorded: RecordedUpdate, victim: Victim) -> tuple[Problem, ...]:
@@ -106,19 +107,16 @@ def _sizes(name: str, recorded: RecordedUpdate) -> dict[str, torch.Size] | None:
         return None
 
 
-def _labels(recorded: RecordedUpdate) -> Iterator[Finding]:
-    labels, n = recorded.labels, recorded.update.n
-    if labels is None:
+def _truth(recorded: RecordedUpdate, truth: ClientBatch | None) -> Iterator[Finding]:
+    if truth is None:
         return
-    if len(labels) != n:
-        yield error("labels", f"{len(labels)} labels for n = {n} images", fix="record n and labels of the same client")
-    if labels.dim() == 1 and len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < recorded.classes:
-        low, high = int(labels.min()), int(labels.max())
-        yield error(
-            "labels",
-            f"labels go from {low} to {high} with {recorded.classes} classes",
-            fix=f"count classes from 0, or record classes={high + 1}",
-        )
+    wanted, given = (recorded.update.n, *recorded.shape), tuple(truth.images.shape)
+    soft = truth.labels.dim() == 2
+    fits = truth.labels.shape[1] == recorded.classes if soft else bool((truth.labels // recorded.classes == 0).all())
+    if given != wanted:
+        yield error("truth", f"the truth file holds images of {given}, the update is of {wanted}", fix=SAME)
+    if not fits:
+        yield error("truth", f"the truth file has labels of other than {recorded.classes} classes", fix=SAME)
 
 
 def _loss(recorded: RecordedUpdate) -> Iterator[Finding]:

@@ -4,10 +4,7 @@ own."""
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
-import re
-import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -23,22 +20,14 @@ from leakscope.report.charts import Chart, Series, clean
 from leakscope.report.gallery import client_of, script_blocks, strips, title_of
 from leakscope.report.matrix import matrices
 from leakscope.report.reading import Run, by_severity
+from leakscope.report.redaction import HIDDEN, without_names
 from leakscope.report.remarks import doubts, worst_round
 from leakscope.verdict import LEVELS, Cell, find, is_scored, number, severity
 
-NAMES = ("writer", "source", "id")
-"""Facts of a client that may name a person or a place."""
 TOLD = ("defense", "preflight")
 """Notes that have a place of their own."""
 CURVES = 6
 """As many lines as can be told apart."""
-WITHHELD = tuple(
-    f"--{name}"
-    for name in ("data-root", "weights", "out", "w0", "writer", "dataset", "model", "prior", "plugin", "truth")
-)
-"""Options whose value may name a person or a place; their paths stay out of a redacted report."""
-A_PLACE = re.compile(r"[/\\]|\.(safetensors|py)\b")
-"""What else in a command names one: `alice.update.safetensors`, `client.py:client`."""
 
 
 def page(run: Run, *, redact: bool = False) -> str:
@@ -60,7 +49,7 @@ def build(run: Run, *, redact: bool) -> dict[str, Any]:
     found = strips(run, redact=redact)
     return {
         "run": run,
-        "name": run.path.resolve().name,
+        "name": HIDDEN if redact else run.path.resolve().name,
         "redact": redact,
         "command": run.command,
         "verdict": verdict,
@@ -187,51 +176,14 @@ def _in_words(note: object) -> str:
 
 
 def missing_metrics(cells: Sequence[Cell]) -> dict[str, str]:
-    """Metrics that no cell has, with the reason given."""
+    """Metrics that some cell lacks, by the reason given: `lpips, lpips_alex` -> why."""
     reasons: dict[str, str] = {}
     for cell in cells:
         reasons.update({str(name): str(reason) for name, reason in cell["missing"].items()})
-    return reasons
-
-
-def without_names(run: Run) -> Run:
-    """The run without what may name a person or a place: writers, paths, messages that quote them."""
-
-    def plain(cell: Cell) -> Cell:
-        return {
-            **cell,
-            "dataset": cell["dataset"].partition(":")[0],
-            "model": cell["model"].rpartition(":")[2],
-            "w0": "a file" if A_PLACE.search(cell["w0"]) else cell["w0"],
-            "client": {key: value for key, value in cell["client"].items() if key not in NAMES},
-            "error": "",
-            "missing": dict.fromkeys(cell["missing"], "not available here"),
-        }
-
-    cells = tuple(plain(cell) for cell in run.cells)
-    return dataclasses.replace(run, cells=cells, command=withhold(run.command))
-
-
-def withhold(command: str) -> str:
-    """The command without the values that may name a person or a place.
-
-    >>> withhold("leakscope audit --dataset folder:/home/eve --n 4 --out runs/a")
-    'leakscope audit --dataset … --n 4 --out …'
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return "…"
-    shown, hide = [], False
-    for word in words:
-        option, equals, _ = word.partition("=")
-        if hide or (option in WITHHELD and equals):
-            word = "…" if hide else f"{option}=…"
-        elif A_PLACE.search(word):
-            word = "…"
-        hide = option in WITHHELD and not equals
-        shown.append(word)
-    return " ".join(shown)
+    grouped: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        grouped.setdefault(reason, []).append(name)
+    return {", ".join(names): reason for reason, names in grouped.items()}
 
 
 def policy(script: str, style: str) -> str:

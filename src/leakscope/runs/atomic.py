@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+NO_ROOM = (errno.ENOSPC, errno.EACCES, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))
+"""What an operating system says of a place that cannot be written to."""
 
 
 @contextlib.contextmanager

@@ -25,8 +25,13 @@ from leakscope.runs.watching import Notice
 
 BARS = "▁▂▃▄▅▆▇█"
 
-console = Console(stderr=True)
-"""Everything for people goes to stderr; stdout is for --json alone."""
+console = Console(stderr=True, markup=False, highlight=False)
+"""Everything for people goes to stderr; stdout is for --json alone. Nothing that is said is read as markup."""
+
+
+def marked(word: str, style: str, text: object) -> Text:
+    """A coloured word, and what it is about."""
+    return Text.assemble((word, style), f" {text}")
 
 
 def said(text: str, *more: str) -> Text:
@@ -64,7 +69,7 @@ class Display:
             if len(self.names) > 1 and key in self.bars:
                 self.progress.update(self.bars[key], visible=False)
         if kind == "failed":
-            console.print(f"[red]failed[/red] {self.names.get(key, key)}: {event['error']}")
+            console.print(marked("failed", "red", f"{self.names.get(key, key)}: {event['error']}"))
 
     def _bar(self, key: str, iterations: int) -> TaskID:
         if key not in self.bars:
@@ -87,7 +92,7 @@ class Lines:
             self.ended.add(key)
             what = _note(event) if kind == "end" else f"failed: {event['error']}"
             done = f"{len(self.ended)}/{len(self.names)}"
-            console.print(f"{done}  {self.names.get(key, key)}  {what}  {self.left}", highlight=False, soft_wrap=True)
+            console.print(f"{done}  {self.names.get(key, key)}  {what}  {self.left}", soft_wrap=True)
 
 
 def sparkline(values: list[float], *, width: int = 16) -> str:

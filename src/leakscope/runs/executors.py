@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
@@ -50,8 +50,13 @@ EXECUTORS: dict[str, Callable[..., Executor]] = {"local": local, "ray": ray}
 
 def choose_executor(name: str = "local", *, workers: int = 1, ray_address: str | None = None) -> Executor:
     """The executor of a name, after its options were checked."""
-    problems = [] if name in EXECUTORS else [unknown("--executor", name, EXECUTORS)]
-    if workers < 1:
-        problems.append(Problem(f"--workers {workers} is not at least 1", fix="--workers 1 or more"))
-    refuse(problems)
+    refuse(executor_problems(name, workers=workers))
     return EXECUTORS[name](workers=workers, ray_address=ray_address)
+
+
+def executor_problems(name: str, *, workers: int) -> Iterator[Problem]:
+    """What is wrong with the choice of one."""
+    if name not in EXECUTORS:
+        yield unknown("--executor", name, EXECUTORS)
+    if workers < 1:
+        yield Problem(f"--workers {workers} is not at least 1", fix="--workers 1 or more")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -40,19 +42,23 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
         return watches[0]
 
     try:
-        outcome = run_cell(
-            cell,
-            data_root=places.data_root,
-            weights=places.weights,
-            own=places.own,
-            watching=watching,
-            resume=run.checkpoint(cell.key),
-        )
+        with contextlib.redirect_stdout(sys.stderr):  # stdout is for --json alone, whatever a model prints
+            outcome = run_cell(
+                cell,
+                data_root=places.data_root,
+                weights=places.weights,
+                own=places.own,
+                watching=watching,
+                resume=run.checkpoint(cell.key),
+            )
     except InputError as error:
         return fail(run, cell, str(error), refused=True, notice=notice)
     except Exception as error:
-        return fail(run, cell, f"{type(error).__name__}: {error}\n{traceback.format_exc()}", notice=notice)
-    run.record(cell.key, outcome)
+        return fail(run, cell, told(error), notice=notice)
+    try:
+        run.record(cell.key, outcome)
+    except (TypeError, ValueError) as error:  # a note of somebody's defense that JSON cannot say
+        return fail(run, cell, told(error), notice=notice)
     watches[0].tell(
         "end",
         status=outcome.record["status"],
@@ -60,6 +66,11 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
         iterations=cell.iterations,
     )
     return str(outcome.record["status"])
+
+
+def told(error: Exception) -> str:
+    """What went wrong in a line, and where below it."""
+    return f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
 
 
 def fail(run: Run, cell: Cell, error: str, *, refused: bool = False, notice: Notice = lambda _: None) -> str:

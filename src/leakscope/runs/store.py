@@ -20,7 +20,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from pydantic import ValidationError
 from safetensors.torch import save_file
 
 from leakscope.cell import Cell, Outcome
@@ -63,6 +65,8 @@ class Run:
         }
         if planned is None or len(planned) < len(cells):
             write_json(folder / "plan.json", plan)
+        if any(run.result(key) is None for key in keys):  # what it says is no longer the whole of it
+            (folder / "result.json").unlink(missing_ok=True)
         return run
 
     def planned(self) -> list[Cell] | None:
@@ -70,8 +74,22 @@ class Run:
         path = self.folder / "plan.json"
         if not path.exists():
             return None
-        plan = json.loads(path.read_text())
-        return [Cell(**{name: value for name, value in cell.items() if name != "key"}) for cell in plan["cells"]]
+        try:
+            cells = read_object(path)["cells"]
+            return [Cell(**{name: value for name, value in cell.items() if name != "key"}) for cell in cells]
+        except (ValidationError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                Problem(
+                    f"{path} is not a plan that this version of leakscope can read",
+                    why="another version wrote it, or it is damaged",
+                    fix="choose another --out, or delete the folder",
+                )
+            ) from error
+
+    def finished(self) -> dict[str, Any] | None:
+        """result.json of a run whose cells are all done; it is taken away when a cell is to be run."""
+        path = self.folder / "result.json"
+        return read_object(path) if path.exists() and (self.folder / "index.html").exists() else None
 
     def place(self, key: str) -> Path:
         return self.folder / "cells" / key
@@ -86,8 +104,7 @@ class Run:
         path = self.place(key) / "cell.json"
         if not path.exists():
             return None
-        record: dict[str, Any] = json.loads(path.read_text())
-        return record
+        return read_object(path)
 
     def refused(self, key: str) -> str | None:
         """Why the input of a cell was refused, None where it was not."""
@@ -174,7 +191,7 @@ class Run:
         for cell in cells:
             path = self.place(cell.key) / "cell.json"
             if path.exists():
-                records.append(json.loads(path.read_text()))
+                records.append(read_object(path))
         verdict = judge(records)
         result = {
             "schema_version": SCHEMA,
@@ -207,8 +224,21 @@ def versions() -> dict[str, str]:
     return found
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file of a run folder."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(Problem(f"{path} is damaged: {error}", fix="delete it and run the audit again")) from error
+    if not isinstance(found, dict):
+        raise InputError(Problem(f"{path} is damaged: no object", fix="delete it and run the audit again"))
+    return found
+
+
 def _plain(value: Any) -> Any:
-    """JSON has no NaN or infinity: null says that there is no number."""
+    """JSON has no NaN or infinity: null says that there is no number. Numbers of numpy and torch are numbers."""
+    if isinstance(value, np.generic | np.ndarray | torch.Tensor):
+        value = value.tolist()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -133,8 +135,7 @@ def restore_buffers(victim: Victim, buffers: Weights) -> None:
 def load_factory(reference: str) -> Factory:
     """`package.module:factory` or `path/to/file.py:factory`. Only ever called with a name the auditor typed."""
     if ":" not in reference:
-        known = unknown("model", reference, MODELS)
-        raise InputError(Problem(known.found, fix=f"{known.fix}; or name your own as package.module:factory"))
+        raise InputError(unknown_model(reference))
     place, _, attribute = reference.rpartition(":")
     factory = getattr(import_code(place), attribute, None)
     if not callable(factory):
@@ -147,6 +148,12 @@ def load_factory(reference: str) -> Factory:
     return factory if _wants_shape(factory) else lambda _shape, _classes: factory()
 
 
+def unknown_model(name: str) -> Problem:
+    """A name that is none of ours and names no code either."""
+    known = unknown("model", name, MODELS)
+    return Problem(known.found, fix=f"{known.fix}; or name your own as package.module:factory")
+
+
 def _wants_shape(factory: Callable[..., nn.Module]) -> bool:
     """A plain model class takes nothing, or nothing that it must be given; ours take (shape, classes)."""
     parameters = inspect.signature(factory).parameters
@@ -157,7 +164,7 @@ def _wants_shape(factory: Callable[..., nn.Module]) -> bool:
 def _try_forward(name: str, module: nn.Module, shape: Shape, classes: int) -> None:
     """One empty image through the net, so that a wrong shape is said before any work starts."""
     try:
-        with torch.no_grad():
+        with torch.no_grad(), redirect_stdout(sys.stderr):
             out = module(torch.zeros(1, *shape))
     except Exception as error:  # whatever a model of the auditor's own raises
         first, *_ = str(error).splitlines() or [type(error).__name__]

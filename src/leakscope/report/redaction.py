@@ -1,0 +1,85 @@
+"""What a report may say that leaves the house: everything but images, names of persons, and names of places.
+
+What is shown is what is known to be harmless; whatever else a command or a cell says is withheld.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+
+from leakscope.data import DATASETS
+from leakscope.report.reading import Run
+from leakscope.verdict import Cell
+from leakscope.victims import MODELS
+
+HIDDEN = "…"
+SHOWN = frozenset(
+    f"--{name}"
+    for name in (
+        *("n", "epochs", "batch-size", "lr", "mode", "optimizer", "momentum", "weight-decay", "clients", "seed"),
+        *("fuse", "defense", "attack", "set", "labels", "matching", "iterations", "history", "restarts", "schedule"),
+        *("early-stop", "budget", "memory", "compile", "device", "workers", "executor", "rounds", "federation"),
+        *("search", "trials", "metric", "dataset", "model", "w0"),
+    )
+)
+"""Options whose values say nothing about persons or places, or are looked at one by one."""
+FLAGS = frozenset({"--json", "--quick", "--combine", "--check"})
+VERBS = frozenset({"audit", "attack", "compare", "reproduce", "tune", "simulate"})
+A_PLACE = re.compile(r"[/\\]")
+STARTS = re.compile(r"fresh|own|recorded|pretrain(:[a-z_]+=[0-9.e+-]+)?(,[a-z_]+=[0-9.e+-]+)*")
+CLIENT = frozenset(
+    {"n", "epochs", "batch_size", "lr", "mode", "optimizer", "momentum", "weight_decay", "seed", "steps"}
+)
+"""Facts of a client; its writer, its id and the file it came from may name it."""
+NOTES = frozenset({"prior"})
+"""Notes that are withheld: a prior tells the name of the images it has seen."""
+
+
+def without_names(run: Run) -> Run:
+    """The run without what may name a person or a place: clients, paths, messages that quote them."""
+    return dataclasses.replace(run, cells=tuple(map(_plain, run.cells)), command=withhold(run.command))
+
+
+def _plain(cell: Cell) -> Cell:
+    return {
+        **cell,
+        "dataset": cell["dataset"] if cell["dataset"] in {*DATASETS, "recorded"} else "own images",
+        "model": cell["model"].rpartition(":")[2],
+        "w0": cell["w0"] if STARTS.fullmatch(cell["w0"]) else "a file",
+        "client": {name: value for name, value in cell["client"].items() if name in CLIENT},
+        "notes": {name: note for name, note in cell["notes"].items() if name not in NOTES},
+        "error": "",
+        "missing": dict.fromkeys(cell["missing"], "not available here"),
+    }
+
+
+def withhold(command: str) -> str:
+    """The command with nothing in it but what is known to be harmless.
+
+    >>> withhold("leakscope audit --dataset folder:/home/eve --n 4 --out runs/a")
+    'leakscope audit --dataset … --n 4 --out …'
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return HIDDEN
+    if words[:1] != ["leakscope"]:
+        return HIDDEN
+    shown, option = [], ""
+    for word in words[1:]:
+        name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            option = "" if equals or name in FLAGS else name
+            word = f"{name}={value if _harmless(name, value) else HIDDEN}" if equals else name
+        else:
+            word = word if (_harmless(option, word) if option else word in VERBS) else HIDDEN
+            option = ""
+        shown.append(word)
+    return " ".join(["leakscope", *shown])
+
+
+def _harmless(option: str, value: str) -> bool:
+    known = {"--dataset": value in DATASETS, "--model": value in MODELS, "--w0": bool(STARTS.fullmatch(value))}
+    return option in SHOWN and not A_PLACE.search(value) and known.get(option, True)
