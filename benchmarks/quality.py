@@ -59,11 +59,7 @@ def main_suite() -> list[Request]:
 
 def others_suite() -> list[Request]:
     both = {"attacks": ("sme", "ig"), "matching": "global"}
-    return [
-        *femnist(REPORTED, **both),
-        *cifar(CIFAR_SEEDS[:3], **both),
-        *cifar(CIFAR_SEEDS[3:], attacks=("sme",), matching="global"),
-    ]
+    return [*femnist(REPORTED, **both), *cifar(CIFAR_SEEDS, **both)]
 
 
 def baselines_suite() -> list[Request]:
@@ -159,7 +155,7 @@ def fast_suite() -> list[Request]:
 
 
 def eager_suite() -> list[Request]:
-    return femnist(WRITERS[:3], attacks=("nl-sme",), matching="global", compile="off")
+    return femnist(REPORTED, attacks=("nl-sme",), matching="global", compile="off")
 
 
 SUITES = {

@@ -8,7 +8,8 @@ from torch.nn import functional
 
 from leakscope.client import Client, batch_gradient, batches, linear_error, train
 from leakscope.errors import InputError
-from leakscope.types import LocalTraining
+from leakscope.observation import observe
+from leakscope.types import Knowledge, LocalTraining
 from scenes import tiny_client
 
 
@@ -109,3 +110,30 @@ def test_bad_settings_are_all_reported():
     client = tiny_client(n=4)
     with pytest.raises(InputError, match="larger than the client's 4 images"):
         Client(client.victim, client.batch, LocalTraining(batch_size=5))
+
+
+def test_batch_norm_statistics_after_training_are_torchs_own_and_no_attack_sees_them():
+    client = tiny_client(model="resnet8", mode="train", epochs=3, batch_size=2, lr=0.01)
+    w0, fresh = client.victim.weights(), client.victim.buffers()
+    update = train(client, w0)
+    seen = observe(update, client.victim, knowledge=Knowledge(), normalisation=client.batch.normalisation, labels=None)
+    for name, value in client.victim.buffers().items():
+        assert torch.equal(value, fresh[name])
+        assert torch.equal(seen.buffers[name], fresh[name])
+    module = client.victim.module.train()
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.01)
+    x = client.batch.normalisation.apply(client.batch.images)
+    for chosen in batches(4, client.training, seed=client.seed):
+        optimiser.zero_grad()
+        functional.cross_entropy(module(x[chosen]), client.batch.labels[chosen]).backward()
+        optimiser.step()
+    for name, value in module.named_buffers():
+        torch.testing.assert_close(update.buffers_after[name], value, atol=1e-6, rtol=1e-4)
+        assert not torch.equal(value, fresh[name])
+
+
+def test_in_eval_mode_the_statistics_stay():
+    client = tiny_client(model="resnet8", mode="eval")
+    update = train(client, client.victim.weights())
+    assert update.buffers_after.keys() == update.buffers.keys() != set()
+    assert all(torch.equal(value, update.buffers[name]) for name, value in update.buffers_after.items())

@@ -4,6 +4,7 @@ import json
 import logging
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -15,10 +16,11 @@ from flwr.app import Array, ArrayRecord
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
+import federation
 from federation import TRAINING, client_app, federate, leakscope, net, random_batch
 from leakscope import data
 from leakscope.integrations.flower import LeakageAudit, LeakageRecorder
-from leakscope.update_file import read_update
+from leakscope.update_file import read_truth, read_update
 from leakscope.victims import build_victim
 
 
@@ -187,12 +189,39 @@ def test_half_precision_is_widened_and_said(tmp_path):
     assert update.notes == {"sent_as": ["float16"]}
 
 
+SOFT = [[0.9, 0.1, 0.0], [0.0, 0.25, 0.75], [0.1, 0.8, 0.1], [0.9, 0.0, 0.1]]
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+@pytest.mark.parametrize(
+    ("labels", "told"), [([2, 0, 1, 0], [0, 0, 1, 2]), (SOFT, [SOFT[0], SOFT[3], SOFT[2], SOFT[1]])]
+)
+def test_the_truth_is_copied_and_its_labels_are_told_out_of_order(labels, told, kind, tmp_path):
+    mine = kind(random_batch()[0].tolist()), kind(labels)
+    federate(client_app([LeakageRecorder(tmp_path, truth=lambda _: mine)]), ArrayRecord(net().state_dict()))
+    assert mine[1].tolist() == kind(labels).tolist()
+    assert torch.equal(one(tmp_path).labels, torch.tensor(told))
+    (path,) = tmp_path.glob("*.truth.safetensors")
+    images, own, _, _ = read_truth(path)
+    assert torch.equal(images, random_batch()[0])
+    assert torch.equal(own, torch.tensor(labels))
+
+
+def failing(*_):
+    assert random_batch() is None, "no such client"
+
+
 @pytest.mark.parametrize(
     ("recorder", "words"),
     [
         (LeakageRecorder("/dev/null/nowhere"), "Not a directory"),
         (LeakageRecorder("u", truth=lambda context: context.run_config["data"]), "'data'"),
+        (LeakageRecorder("u", truth=lambda context: context.dataset), "AttributeError: 'Context' object has no"),
+        (LeakageRecorder("u", truth=failing), "AssertionError: no such client"),
+        (LeakageRecorder("u", truth=lambda _: None), "TypeError"),
         (LeakageRecorder("u", truth=lambda _: random_batch(3)), "the client trained on"),
+        (LeakageRecorder("u", truth=lambda _: (random_batch()[0], torch.rand(4))), "(4,) whole numbers"),
+        (LeakageRecorder("u", truth=lambda _: (random_batch()[0], np.zeros((4, 1), int))), "labels of shape (4, 1)"),
         (LeakageRecorder("u", truth=lambda _: (random_batch()[0] * 255, random_batch()[1])), "outside"),
     ],
 )
@@ -205,6 +234,47 @@ def test_what_cannot_be_recorded_is_said_and_the_round_goes_on(recorder, words, 
     assert final.arrays
     assert words in caplog.text
     assert not list(tmp_path.rglob("*.safetensors"))
+
+
+class Unwatchable(nn.Flatten):
+    def state_dict(self, *_, **__):
+        raise AttributeError("nothing to see here")
+
+
+class Helped(nn.Module):
+    """Calls a module that is none of its parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.helpers = nn.Linear(64, 3), (Unwatchable(),)
+
+    def forward(self, x):
+        return self.last(self.helpers[0](x))
+
+
+def test_what_cannot_be_watched_is_said_and_the_round_goes_on(tmp_path, caplog):
+    torch.manual_seed(0)
+    start = ArrayRecord(Helped().state_dict())
+    alone = federate(client_app([], Helped), start)
+    logging.getLogger("flwr").addHandler(caplog.handler)
+    watched = federate(client_app([LeakageRecorder(tmp_path)], Helped), start)
+    logging.getLogger("flwr").removeHandler(caplog.handler)
+    assert "not recorded: AttributeError: nothing to see here" in caplog.text
+    assert not list(tmp_path.iterdir())
+    for name, value in alone.arrays.to_torch_state_dict().items():
+        assert torch.equal(value, watched.arrays.to_torch_state_dict()[name])
+
+
+@pytest.mark.filterwarnings("ignore:Using `torch.compile:UserWarning")
+def test_a_compiled_model_is_watched_without_a_break_in_its_graph(tmp_path, monkeypatch):
+    def train(model, *data, **options):
+        plainly(torch.compile(model, backend="eager", fullgraph=True), *data, **options)
+
+    plainly = federation.train_plainly
+    monkeypatch.setattr(federation, "train_plainly", train)
+    federate(client_app([LeakageRecorder(tmp_path)]), ArrayRecord(net().state_dict()))
+    recorded = one(tmp_path)
+    assert (recorded.update.training, recorded.update.n, recorded.shape) == (TRAINING, 4, (1, 8, 8))
 
 
 def test_a_server_sees_what_the_client_sent(tmp_path):

@@ -67,6 +67,17 @@ def test_the_file_holds_the_unwrapped_update_and_the_engine_s_epsilon(tmp_path):
     assert str(guarantee_of({"notes": recorded.update.notes})).startswith("epsilon")
 
 
+def test_the_truth_may_be_numpy_and_is_left_as_it_was(tmp_path):
+    _, engine, model, optimizer, loader = private_client()
+    x, y = (part.numpy() for part in loader.dataset.tensors)
+    before = y.copy()
+    path = tmp_path / "a.update.safetensors"
+    with recording(path, model, engine=engine, optimizer=optimizer, loader=loader, truth=(x, y)):
+        train(model, optimizer, loader)
+    assert read_update(path).labels.tolist() == sorted(before.tolist())
+    assert y.tolist() == before.tolist()
+
+
 def test_epsilon_adds_up_over_rounds(tmp_path):
     _, engine, model, optimizer, loader = private_client()
     spent = []

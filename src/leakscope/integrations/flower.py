@@ -171,9 +171,7 @@ class LeakageAudit(Strategy):
     ) -> Iterable[Message]:
         """The other strategy's messages, remembered."""
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
-        self.sent = {}
-        with _reporting():
-            self.sent = {message.metadata.dst_node_id: message.content for message in messages}
+        self.sent = {message.metadata.dst_node_id: message.content for message in messages}
         return messages
 
     def aggregate_train(
