@@ -149,6 +149,7 @@ WRONG = [
     ({"training": {"epochs": 1.5}}, "training.epochs: Input should be a valid integer, not 1.5", "a whole number"),
     ({"training": {"batch_size": 0}}, "training.batch_size: Input should be greater", "a whole number"),
     ({"training": {"lr": float("nan")}}, "training.lr: Input should be a finite number", "a positive number"),
+    ({"training": {"lr": 1e300}}, "training.lr: Input should be less than or equal to", "a positive number"),
     ({"training": {"lr": 0}}, "training.lr: Input should be greater than 0", "a positive number"),
     ({"training": {"mode": "banana"}}, "training.mode: Input should be 'eval' or 'train', not 'banana'", "eval"),
     ({"training": {"optimizer": "lion"}}, "training.optimizer: Input should be 'sgd' or 'adam'", "sgd or adam"),

@@ -22,8 +22,8 @@ from leakscope.types import LocalTraining, Normalisation, Update, Weights
 FORMAT = 1
 PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 """How pickles begin, and the archives of torch.save around them."""
-MOST = 10**9
-"""More than any number of a header can be: what is larger overflows somewhere in torch."""
+MOST = 10**6
+"""Of any number in a header: more is a mistake, and overflows somewhere."""
 HEADER = "leakscope"
 PUBLIC_NOTES = ("dpsgd", "sent_as")
 """What may be said beside an update: a guarantee is public, what else a defense noted stays with the client."""
@@ -219,11 +219,11 @@ class _Training(_Strict):
 
     epochs: Count = Field(LocalTraining.epochs, description="a whole number, e.g. 20")
     batch_size: Count = Field(LocalTraining.batch_size, description="a whole number, e.g. 10")
-    lr: float = Field(LocalTraining.lr, gt=0, description="a positive number, e.g. 0.004")
+    lr: float = Field(LocalTraining.lr, gt=0, le=MOST, description="a positive number, e.g. 0.004")
     mode: Literal["eval", "train"] = Field(LocalTraining.mode, description="eval or train")
     optimizer: Literal["sgd", "adam"] = Field(LocalTraining.optimizer, description="sgd or adam")
     momentum: float = Field(LocalTraining.momentum, ge=0, lt=1, description="in [0, 1), 0 for none")
-    weight_decay: float = Field(LocalTraining.weight_decay, ge=0, description="at least 0, 0 for none")
+    weight_decay: float = Field(LocalTraining.weight_decay, ge=0, le=MOST, description="at least 0, 0 for none")
 
 
 class _Normalisation(_Strict):
@@ -245,7 +245,7 @@ class _Header(_Strict):
     labels: Labels = Field(None, description="those of the n images of the same client; count classes from 0")
     defense: str = Field("none", description="as text, none for none")
     producer: str = Field("unknown", description="as text")
-    round: Annotated[int, Field(ge=0, le=MOST)] | None = Field(None, description="a whole number from 0")
+    round: Annotated[int, Field(ge=0)] | None = Field(None, description="a whole number from 0")
     client: str | None = Field(None, description="as text, or a whole number")
     notes: dict[str, Any] = Field({}, description="an object, {} for none")
 

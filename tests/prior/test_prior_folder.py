@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from leakscope.errors import InputError
 from leakscope.prior.folder import (
     CONFIG,
+    FACTS,
     SCHEDULE,
     WEIGHTS,
     check_prior,
@@ -72,6 +73,38 @@ def test_another_kind_of_model_is_refused(copy, file, change, words):
     (copy / file).write_text(json.dumps({**content, **change}))
     with pytest.raises(InputError, match=words):
         check_prior(copy)
+
+
+@pytest.mark.parametrize("content", [b"{", b"", b"[1]", b"\xff\xfe", b"[" * 100_000])
+def test_damaged_settings_are_named_all_at_once(copy, content):
+    (copy / CONFIG).write_bytes(content)
+    (copy / SCHEDULE).write_bytes(content)
+    with pytest.raises(InputError) as refused:
+        check_prior(copy)
+    found = [f"{copy / name} holds no JSON object" for name in (CONFIG, SCHEDULE)]
+    assert [problem.found for problem in refused.value.problems] == found
+    assert all("prior train" in problem.fix for problem in refused.value.problems)
+
+
+def test_damaged_facts_are_named(copy):
+    (copy / FACTS).write_text("{")
+    with pytest.raises(InputError, match=r"prior\.json holds no JSON object"):
+        read_facts(copy)
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        (CONFIG, {"block_out_channels": "wide"}),
+        (CONFIG, {"in_channels": "1", "out_channels": "1"}),
+        (SCHEDULE, {"beta_schedule": 3}),
+    ],
+)
+def test_settings_that_make_no_network_are_refused(copy, file, change):
+    content = json.loads((copy / file).read_text())
+    (copy / file).write_text(json.dumps({**content, **change}))
+    with pytest.raises(InputError, match="cannot be read"):
+        read_denoiser(copy)
 
 
 def test_missing_files_are_named_all_at_once(copy):

@@ -27,6 +27,12 @@ def test_every_format(suffix: str, matrix_run: Path, tmp_path: Path) -> None:
     assert draw(matrix_run, "heatmap", tmp_path / f"x.{suffix}").read_bytes().startswith(MAGIC[suffix])
 
 
+def test_the_folder_of_a_figure_is_made(matrix_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder" / "x.svg"
+    assert draw(matrix_run, "heatmap", out) == out
+    assert [path.name for path in out.parent.iterdir()] == ["x.svg"]
+
+
 def test_text_stays_text_in_svg(matrix_run: Path, tmp_path: Path) -> None:
     text = draw(matrix_run, "heatmap", tmp_path / "x.svg").read_text(encoding="utf-8")
     for word in ("nl-sme", "undefended", "clip:bound=4", "images identified"):

@@ -54,10 +54,13 @@ def test_every_option_is_one_of_the_command_line(audit: Any) -> None:
 
 def test_the_command_line_understands_it_as_the_form_does(audit: Any) -> None:
     """The form's own request and the parsed options name the same cells."""
+    from leakscope.cli.options import request
+
     form = read_form({**FILLED, "other_defenses": [""]})
     parsed = audit.make_context("audit", form.options()).params
     cells = form.request().cells()
     assert len(cells) == 4
+    assert {cell.key for cell in cells} == {cell.key for cell in request(parsed).cells()}
     assert {cell.n for cell in cells} == {parsed["n"]}
     assert {cell.attack for cell in cells} == set(parsed["attacks"])
     assert {cell.defense for cell in cells} == set(parsed["defenses"])
@@ -79,6 +82,8 @@ def test_about_fifty_pictures_are_shown(iterations: str, history: int) -> None:
     form = read_form({"name": ["x"], "attack": ["sme"], "iterations": [iterations]})
     assert form.history == history
     assert form.request().history == history
+    words = form.options()
+    assert words[words.index("--history") + 1] == str(history)
 
 
 @pytest.mark.parametrize("defense", SUGGESTED_DEFENSES)

@@ -74,6 +74,36 @@ def test_stopped_it_keeps_its_state_and_resumed_it_goes_on_from_there(jobs: Jobs
     assert jobs.folder.read("mine").finished
 
 
+def test_where_a_process_of_its_own_group_is_interrupted_by_ctrl_break(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows, whose names are put in place here: with SIGINT it would be an error there."""
+    sent: list[int] = []
+    started: dict[str, Any] = {}
+
+    class Process:
+        code: int | None = None
+
+        def __init__(self, *_: Any, **options: Any) -> None:
+            started.update(options)
+
+        def poll(self) -> int | None:
+            return self.code
+
+        def send_signal(self, number: int) -> None:
+            sent.append(number)
+            self.code = 0xC000013A
+
+    monkeypatch.setattr(module.signal, "CTRL_BREAK_EVENT", 1, raising=False)
+    monkeypatch.setattr(module.subprocess, "CREATE_NEW_PROCESS_GROUP", 0x200, raising=False)
+    monkeypatch.setattr(module.subprocess, "Popen", Process)
+    jobs.start(form())
+    assert started["creationflags"] == 0x200
+    jobs.stop("mine")
+    assert sent == [1]
+    assert jobs.complaint("mine") == ""
+
+
 def test_a_name_is_used_once(jobs: Jobs) -> None:
     jobs.start(form())
     until(lambda: events(jobs))

@@ -66,6 +66,16 @@ def test_an_unfinished_run_goes_on_while_it_gives_signs_of_life(
     assert (overview.state, overview.done, overview.planned) == (state, 1, 2)
 
 
+def test_no_signal_is_sent_where_it_would_be_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(*_: int) -> None:
+        raise AssertionError("signal 0 is CTRL_C_EVENT on Windows")
+
+    unfinished(tmp_path / "a", age=60, worker=os.getpid())
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(os, "kill", kill)
+    assert RunsFolder(tmp_path).overview("a", working=False).state == "stopped"
+
+
 def test_a_run_that_has_just_begun_is_starting(tmp_path: Path) -> None:
     assert RunsFolder(tmp_path).overview("soon", working=True).state == "starting"
 

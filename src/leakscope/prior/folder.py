@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -82,7 +81,24 @@ def check_prior(folder: Path) -> None:
         Problem(f"{folder} has no {name}", why="a prior is a folder as diffusers saves it, in safetensors", fix=MAKE)
         for name in missing
     )
-    refuse(_problems(folder, *(json.loads(_place(folder, name).read_text()) for name in (CONFIG, SCHEDULE))))
+    read: list[dict[str, Any]] = []
+    broken: list[Problem] = []
+    for name in (CONFIG, SCHEDULE):
+        try:
+            read.append(_object(_place(folder, name)))
+        except InputError as error:
+            broken += error.problems
+    refuse(broken or _problems(folder, *read))
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(Problem(f"{path} holds no JSON object", why="it is damaged or cut off", fix=MAKE))
+    return found
 
 
 def _problems(folder: Path, config: Mapping[str, Any], schedule: Mapping[str, Any]) -> Iterator[Problem]:
@@ -107,10 +123,9 @@ def read_denoiser(folder: Path) -> Denoiser:
         network = library.UNet2DModel.from_pretrained(
             place, use_safetensors=True, low_cpu_mem_usage=False, local_files_only=True
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        scheduler = library.DDPMScheduler.from_config(_object(_place(folder, SCHEDULE)))
+    except Exception as error:  # whatever diffusers makes of settings that do not fit together
         raise InputError(Problem(f"the prior in {folder} cannot be read: {error}", fix=MAKE)) from error
-    config = json.loads(_place(folder, SCHEDULE).read_text())
-    scheduler = library.DDPMScheduler.from_config(config)
     return as_denoiser(network.eval().requires_grad_(False).float(), scheduler)
 
 
@@ -124,7 +139,7 @@ def as_denoiser(network: nn.Module, scheduler: Any) -> Denoiser:
 def read_facts(folder: Path) -> dict[str, Any]:
     """prior.json; a model that somebody else trained has none."""
     path = folder / FACTS
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    return _object(path) if path.is_file() else {}
 
 
 def write_prior(folder: Path, network: Any, scheduler: Any, facts: Mapping[str, Any], trained_on: Tensor) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from leakscope.errors import InputError, Problem, unknown
 from leakscope.report.matrix import Matrix, Row, matrices
 from leakscope.report.reading import Run, by_severity, read_run
 from leakscope.report.tiles import most_leaked_first, to_pixels
+from leakscope.runs.atomic import writing
 from leakscope.verdict import Cell, number, per_image
 
 FORMATS = ("svg", "pdf", "png")
@@ -65,12 +65,8 @@ def save(make: Callable[[], Figure], out: Path) -> Path:
     with matplotlib.rc_context(STYLE):
         figure = make()
         FigureCanvasAgg(figure)
-        aside = out.with_name(f".{out.name}.{os.getpid()}")
-        try:
+        with writing(out) as aside:
             figure.savefig(aside, format=suffix, metadata=WITHOUT_DATE[suffix])
-            aside.replace(out)
-        finally:
-            aside.unlink(missing_ok=True)
     return out
 
 

@@ -26,6 +26,8 @@ from leakscope.runs.store import Run
 from leakscope.runs.watching import CellWatch, Notice
 
 POLL_SECONDS = 0.25
+BREAKS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGBREAK") if hasattr(signal, name))
+"""Ctrl-C, and on Windows Ctrl-Break, which is all that a dashboard can send there."""
 DIED = "its process died, alone as well: out of memory, or a crash in native code"
 
 
@@ -96,7 +98,7 @@ def stop_on_interrupt() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         asked.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in (*BREAKS, signal.SIGTERM)}
     try:
         yield asked
     finally:
@@ -203,7 +205,8 @@ def ready(stop: Any = None) -> None:
     """In a child: Ctrl-C reaches the whole process group, but only the parent decides; and none outlives it."""
     global _stop
     _stop = stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in BREAKS:
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

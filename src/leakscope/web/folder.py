@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -122,7 +123,7 @@ def state_of(run: Run, *, working: bool) -> State:
 
 
 def _is_alive(process: int | None) -> bool:
-    if not process or process < SHORTEST:
+    if not process or process < SHORTEST or sys.platform == "win32":  # where signal 0 is Ctrl-C: silence has to do
         return False
     try:
         os.kill(process, 0)

@@ -100,6 +100,7 @@ class Form:
     def options(self) -> list[str]:
         """The options of `leakscope audit`, without --out."""
         named = [("--dataset", self.dataset), ("--labels", self.labels), ("--mode", self.mode)]
+        named += [("--history", str(self.history))]
         named += [("--model", self.model)] if self.model else []
         named += [("--attack", attack) for attack in self.attacks]
         named += [("--defense", defense) for defense in self.defenses]

@@ -25,6 +25,8 @@ COMMAND = (sys.executable, "-m", "leakscope", "audit")
 MOST_JOBS = 8
 PATIENCE = 20.0
 """Seconds an audit has to keep its state when the dashboard ends."""
+INTERRUPTED = (130, 0xC000013A)
+"""Exit codes of an audit that ended as was asked: its own, and that of Windows for one that had not begun."""
 NOTES = ".leakscope"
 TAIL = 4000
 
@@ -84,14 +86,14 @@ class Jobs:
         with self.lock:
             if not self._is_working(name):
                 raise InputError(Problem(f"{name!r} is not running here", fix="stop it where it was started"))
-            self.running[name].send_signal(signal.SIGINT)
+            _interrupt(self.running[name])
 
     def stop_all(self) -> None:
         """Stop every audit, wait until each has kept its state, and end those that do not obey."""
         with self.lock:
             left = [process for process in self.running.values() if process.poll() is None]
             for process in left:
-                process.send_signal(signal.SIGINT)
+                _interrupt(process)
             for process in left:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(PATIENCE)
@@ -104,7 +106,7 @@ class Jobs:
         with self.lock:
             process = self.running.get(name)
             code = None if process is None else process.poll()
-        if not code or code == 130:  # 130: interrupted, as was asked
+        if not code or code in INTERRUPTED:
             return ""
         try:
             text = self._log(name).read_bytes()[-TAIL:].decode("utf-8", "replace").strip()
@@ -121,13 +123,14 @@ class Jobs:
                 raise InputError(Problem(f"{MOST_JOBS} audits are running", fix="stop one, or wait"))
             command = [*self.command, *form.options(), "--out", str(out)]
             with self._log(form.name).open("wb") as log:
-                # a session of its own: Ctrl-C in the terminal reaches the dashboard alone, which then stops its audits
+                # a group of its own: Ctrl-C in the terminal reaches the dashboard alone, which then stops its audits
                 self.running[form.name] = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
                     env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"},
                 )
 
@@ -136,6 +139,11 @@ class Jobs:
 
     def _log(self, name: str) -> Path:
         return self.folder.path / NOTES / f"{name}.log"
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C, or Ctrl-Break where a group of its own can be sent nothing else."""
+    process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGINT))
 
 
 def _checked(fields: object) -> Mapping[str, Sequence[str]]:
