@@ -137,11 +137,16 @@ def _look(files: list[Path], truths: list[Path | None], model: str | None, *, on
         print(json.dumps([{"file": name, **finding.as_note()} for name, finding in found]))
     for name, finding in found if only else [pair for pair in found if pair not in errors]:
         colour = "red" if finding.severity == "error" else "yellow"
-        console.print(marked(finding.severity, colour, f"{name}: {finding.problem}"))
+        console.print(marked(finding.severity, colour, _of(name, finding.problem)))
     if only:
         console.print(f"{len(files)} files looked at: {len(errors)} errors, {len(found) - len(errors)} warnings")
         raise typer.Exit(2 if errors else 0)
-    refuse(replace(finding.problem, found=f"{name}: {finding.problem.found}") for name, finding in errors)
+    refuse(_of(name, finding.problem) for name, finding in errors)
+
+
+def _of(name: str, problem: Problem) -> Problem:
+    """The problem with the name of its file, which a file that cannot be read says itself."""
+    return problem if problem.found.startswith(name) else replace(problem, found=f"{name}: {problem.found}")
 
 
 def _recorded_cell(paths: tuple[Path, ...], truth: Path | None, request: Request, fields: dict[str, Any]) -> Cell:
