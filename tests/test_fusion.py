@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leakscope import data
 from leakscope.errors import InputError
 from leakscope.fusion import Fusion, fuse, other_seeds, parse_fusion
+from leakscope.request import Request
+from leakscope.simulate import make_client, other_clients
 from small import DTYPES, SEEDS, SHAPES, random_update
 
 
@@ -80,3 +85,14 @@ def test_other_clients_are_drawn_from_the_targets_seed() -> None:
         assert len({seed, *chosen}) == 5
     assert other_seeds(0, 4)[:2] == other_seeds(0, 2)
     assert not set(other_seeds(0, 8)) & set(other_seeds(1, 8))
+
+
+@pytest.mark.skipif("LEAKSCOPE_DATA" not in os.environ, reason="FEMNIST is not here: LEAKSCOPE_DATA names no folder")
+@pytest.mark.parametrize(("seed", "writer"), [(3, None), (11, None), (42, "42")])
+def test_a_writer_is_never_mixed_with_itself(seed: int, writer: str | None) -> None:
+    """These seeds once drew the target's own writer, or one writer twice."""
+    dataset = data.load("femnist")
+    (cell,) = Request(dataset="femnist", seed=seed, writer=writer, fuse="rho=0.75,clients=4").cells(dataset)
+    client = make_client(cell, dataset, seed)
+    writers = [other.batch.writer for other in other_clients(cell, dataset, client, 4)]
+    assert len({*writers, client.batch.writer}) == 5

@@ -245,3 +245,26 @@ def test_audit_of_a_file_in_worker_processes(file: Path) -> None:
     assert [cell["status"] for cell in cells] == ["finished", "finished"]
     assert cells[0]["client"]["source"] == "client.py:client"
     assert cells[0]["metrics"]["identified"] is not None
+
+
+def test_no_images_and_a_single_class_are_explained() -> None:
+    with pytest.raises(InputError, match="images are"):
+        own(images=torch.zeros(0, 1, 12, 12), labels=torch.zeros(0, dtype=torch.long))
+    with pytest.raises(InputError, match="two or more"):
+        own(labels=torch.zeros(6, dtype=torch.long), classes=1)
+
+
+def test_training_that_diverged_is_refused() -> None:
+    with pytest.raises(InputError, match="training diverged"):
+        scene_of(own(training={"lr": 1e30, "epochs": 3}))
+
+
+def test_labels_are_recovered_behind_a_frozen_bias() -> None:
+    def frozen() -> nn.Module:
+        net = nn.Sequential(nn.Flatten(), nn.Linear(144, 16), nn.ReLU(), nn.Linear(16, 5))
+        net[3].bias.requires_grad_(False)
+        return net
+
+    (cell,) = Request(client=own(frozen), labels="recovered", **QUICK).cells()
+    found = replace(build_attack("sme", {}), iterations=2)(own_scene(cell, own(frozen)).observation)
+    assert found.labels.shape == (6,)

@@ -208,6 +208,10 @@ def _image_problems(what: str, images: Tensor) -> Iterator[Problem]:
 
 
 def _label_problems(labels: Tensor, n: int, classes: int) -> Iterator[Problem]:
+    if classes < 2:
+        yield Problem(f"classes = {classes}: a classifier has two or more", fix="classes=2 or more")
+    if n == 0:
+        return
     if labels.dim() == 1 and len(labels) == n and not labels.is_floating_point():
         if int(labels.min()) < 0 or int(labels.max()) >= classes:
             yield Problem(f"labels go from {int(labels.min())} to {int(labels.max())} with {classes} classes")

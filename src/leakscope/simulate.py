@@ -13,10 +13,10 @@ from leakscope import data, victims
 from leakscope.client import Client
 from leakscope.data import Dataset
 from leakscope.defenses import parse_defense
-from leakscope.errors import InputError, Problem
+from leakscope.errors import InputError, Problem, refuse
 from leakscope.fusion import fuse, other_seeds, parse_fusion
 from leakscope.local_client import LocalClient, load_client
-from leakscope.observation import Observation, guess, observe
+from leakscope.observation import Observation, differences, guess, observe
 from leakscope.plugins import plugins_fingerprint
 from leakscope.preflight import Finding, examine, refuse_errors, settings
 from leakscope.start import fingerprint, read_weights, starting_weights
@@ -27,6 +27,8 @@ from leakscope.victims import MODELS, Shape, Victim, build_victim, restore_buffe
 if TYPE_CHECKING:
     from leakscope.cell import Cell
 
+TRIES = 50
+"""Seeds to try for each client of a fused update; several of them may name the same writer."""
 CANDIDATES = 1000
 """Held-out images among which an original must be the nearest to its reconstruction to count as identified."""
 
@@ -84,11 +86,10 @@ def simulated_scene(cell: Cell, *, data_root: Path | None) -> Scene:
     w0 = starting_weights(cell.w0, client.victim, dataset, avoid=client.batch, seed=cell.seed)
     defense = parse_defense(cell.defense)
     update = defense.train(client, w0, seed=cell.seed)
+    refuse(differences({name: w0[name] - delta for name, delta in update.delta.items()}, client.victim, what="wT"))
     if cell.fuse:
         fusion = parse_fusion(cell.fuse)
-        others = [
-            make_client(cell, dataset, seed, victim=client.victim) for seed in other_seeds(cell.seed, fusion.clients)
-        ]
+        others = other_clients(cell, dataset, client, fusion.clients)
         update = fuse(update, [defense.train(other, w0, seed=other.seed) for other in others], fusion.rho)
     observation = observe(
         update,
@@ -109,6 +110,7 @@ def own_scene(cell: Cell, own: LocalClient) -> Scene:
     client = own.client(cell.seed)
     w0 = client.victim.weights() if cell.w0 == "own" else read_weights(Path(cell.w0), client.victim)
     update = parse_defense(cell.defense).train(client, w0, seed=cell.seed)
+    refuse(differences({name: w0[name] - delta for name, delta in update.delta.items()}, client.victim, what="wT"))
     observation = observe(
         update,
         client.victim,
@@ -119,6 +121,26 @@ def own_scene(cell: Cell, own: LocalClient) -> Scene:
     )
     findings = (*settings(client.training, client.victim.module, len(own)), *own.findings())
     return Scene(observation, Truth(client.batch, own.held_out()), update, findings)
+
+
+def other_clients(cell: Cell, dataset: Dataset, client: Client, count: int) -> list[Client]:
+    """Clients of the same round: other seeds, and where a client is a writer, other writers."""
+    found: dict[str, Client] = {}
+    for seed in other_seeds(cell.seed, TRIES * count):
+        other = make_client(cell, dataset, seed, victim=client.victim)
+        writer = other.batch.writer
+        name = str(seed) if writer in (None, "pooled") else f"writer {writer}"
+        if writer is None or writer == "pooled" or writer != client.batch.writer:
+            found.setdefault(name, other)
+        if len(found) == count:
+            return list(found.values())
+    raise InputError(
+        Problem(
+            f"there are no {count} other writers with {cell.n} images",
+            why="an update cannot be mixed with that of the same client",
+            fix=f"--fuse with clients={max(1, len(found))}, or a smaller --n",
+        )
+    )
 
 
 def _check_model(cell: Cell, shape: Shape, classes: int) -> None:

@@ -1,13 +1,16 @@
 """The one loop."""
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-from leakscope.attacks.engine import Attack
+from leakscope.attacks.descent import Descent
+from leakscope.attacks.engine import Attack, best_of
+from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Calibrated
-from leakscope.attacks.recipes import ig, nl_sme, sme
+from leakscope.attacks.recipes import ig, nl_sme, sme, span_sme
 from leakscope.attacks.surrogate import Bezier, Linear
 from leakscope.attacks.watch import Watch
 from leakscope.client import train
@@ -181,3 +184,33 @@ def test_clipping_changes_no_attack_at_w0_and_moves_the_surrogate_elsewhere(clie
     far = tiny_client(epochs=5, lr=0.2)
     pair = [short(sme())(defended(far, text)).images for text in ("none", "clip:bound=0.001")]
     assert not torch.allclose(*pair, atol=1e-3)
+
+
+def test_restarts_that_were_broken_off_are_not_finished_though_the_first_was_best(observation):
+    """Else the cell would count as done, and the restarts that are left would never run."""
+    attack = short(nl_sme(), restarts=3)
+    for after in (13, 20, 30):
+        assert attack(observation, watch=Interrupting(after)).status == "interrupted"
+
+
+def test_a_restart_that_diverged_is_never_the_best(observation):
+    good = short(sme())(observation)
+    lost = replace(good, objective=math.nan)
+    assert best_of((lost, good)).objective == best_of((good, lost)).objective == good.objective
+    assert best_of((lost, good)).seconds == 2 * good.seconds
+
+
+def test_what_a_renewal_remembers_is_known_only_where_it_was_known_before():
+    """A constant that appears in the middle of a run would change the shapes that a compiled step knows."""
+    run = Descent(
+        replace(short(span_sme()), renewal=None),
+        Known.of(tiny_observation(), torch.device("cpu")),
+        None,
+        seed=0,
+        state=None,
+    )
+    run.know(replace(run.known, constants={"span": torch.zeros(2)}))
+    run.memory = {"span": torch.ones(2), "straightened": torch.tensor(1)}
+    run._recall()
+    assert run.known.constants.keys() == {"span"}
+    assert run.known.constants["span"].tolist() == [1, 1]

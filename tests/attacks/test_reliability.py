@@ -4,12 +4,17 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Cosine, Layerwise, Masked
 from leakscope.attacks.recipes import nl_sme, sme
 from leakscope.attacks.reliability import Reliability, denoise, noise_level
 from leakscope.attacks.surrogate import Bezier, Linear
+from leakscope.client import train
+from leakscope.local_client import LocalClient
+from leakscope.observation import observe
+from leakscope.types import Knowledge, LocalTraining
 from scenes import tiny_client, tiny_observation
 
 
@@ -83,3 +88,32 @@ def test_denoising_comes_closer_to_the_clean_matrix():
 def test_a_choice_by_hand_is_taken(known):
     assert isinstance(Reliability(mode="mask")(sme(), known)[0].matching, Masked)
     assert isinstance(Reliability(mode="layerwise")(sme(), known)[0].matching, Layerwise)
+
+
+def narrow() -> Known:
+    """A clean update of a net whose layers are all too narrow for their rank to tell noise."""
+
+    def net() -> nn.Module:
+        front = (nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 16, 3, stride=3), nn.ReLU())
+        return nn.Sequential(*front, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 8))
+
+    draw = torch.Generator().manual_seed(0)
+    images = torch.rand(20, 1, 12, 12, generator=draw) ** 4
+    training = LocalTraining(epochs=5, batch_size=5, lr=0.05)
+    mine = LocalClient(model=net, images=images, labels=torch.arange(20) % 8, classes=8, training=training).client(0)
+    seen = observe(
+        train(mine, mine.victim.weights()),
+        mine.victim,
+        knowledge=Knowledge(),
+        normalisation=mine.batch.normalisation,
+        labels=mine.batch.labels,
+    )
+    return Known.of(seen, torch.device("cpu"))
+
+
+def test_a_clean_update_of_a_narrow_net_is_not_taken_for_a_noisy_one():
+    known = narrow()
+    size = float(known.delta.square().mean().sqrt())
+    assert noise_level(known) < 1e-3 * size
+    assert Reliability()(sme(), known)[2]["matching"]["chosen"] == "global"
+    assert noise_level(noisy(known, size)) == pytest.approx(size, rel=0.35)

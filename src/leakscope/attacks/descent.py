@@ -180,7 +180,9 @@ class Descent:
         self._recall()
 
     def _recall(self) -> None:
-        self.know(replace(self.known, constants={**self.known.constants, **self.memory}))
+        """What a renewal found anew takes the place of what was known; the rest of its memory is its own."""
+        constants = self.known.constants
+        self.know(replace(self.known, constants={name: self.memory.get(name, old) for name, old in constants.items()}))
 
     def v_like(self, number: float) -> Tensor:
         return torch.tensor(number, dtype=self.known.w0.dtype, device=self.known.w0.device)

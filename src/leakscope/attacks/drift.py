@@ -68,8 +68,8 @@ def layer_update(known: Known) -> Tensor:
 
 
 def row_space(dW: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """The top right singular vectors (F, rank), and all singular values."""
-    _, sizes, rows = torch.linalg.svd(dW.double(), full_matrices=False)
+    """The top right singular vectors (F, rank), and all singular values; on the CPU: not all devices have doubles."""
+    _, sizes, rows = torch.linalg.svd(dW.cpu().double(), full_matrices=False)
     return rows[:rank].T.contiguous(), sizes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -90,8 +91,9 @@ class Attack:
                 ended = descend(runs, watch, partial(save, ready, runs))
             else:
                 ended = [run.result("interrupted") for run in runs]
-            champion = min((*ended, *([champion] if champion else [])), key=lambda found: found.objective)
+            champion = best_of((*ended, *([champion] if champion else [])))
             if ended[0].status == "interrupted":
+                champion = replace(champion, status="interrupted")
                 break
         assert champion is not None
         return replace(champion, notes={**notes, **champion.notes, **evaluate.notes()})
@@ -104,3 +106,9 @@ class Attack:
             attack, known, note = adaptation(attack, known)
             notes.update(note)
         return attack, known, notes
+
+
+def best_of(found: tuple[Reconstruction, ...]) -> Reconstruction:
+    """The one with the lowest objective, and the seconds of all; one that diverged has none."""
+    best = min(found, key=lambda one: (math.isnan(one.objective), one.objective))
+    return replace(best, seconds=sum(one.seconds for one in found))

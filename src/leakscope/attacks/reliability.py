@@ -66,11 +66,11 @@ def mask(attack: Attack, known: Known, why: str) -> Adapted:
 
 def layerwise(attack: Attack, known: Known, why: str) -> Adapted:
     """L_rel = 1 - sum_l alpha_l cos(g_l, delta*_l) / sum_l alpha_l, alpha_l = SNR_l / (1 + SNR_l)."""
-    sigma = noise_level(known)
-    layers = known.split(known.delta)
+    sigma, delta = noise_level(known), known.delta.cpu()  # not all devices have doubles
+    layers = known.split(delta)
     ratios = torch.stack([signal_to_noise(value, sigma) for value in layers.values()])
     target = torch.cat([denoise(value, sigma).reshape(-1) for value in layers.values()])
-    total = float(signal_to_noise(known.delta, sigma))
+    total = float(signal_to_noise(delta, sigma))
     constants = {"alpha": (ratios / (1 + ratios)).to(known.delta), "target": target.to(known.delta)}
     known = replace(known, constants={**known.constants, **constants})
     note: dict[str, object] = {"chosen": "layerwise", "why": why, "sigma": sigma, "snr": total}
@@ -105,18 +105,22 @@ def zeros(value: Tensor) -> float:
 def noise_level(known: Known) -> float:
     """Standard deviation of noise on the update, without being told: the smallest of two kinds of upper bounds.
 
-    A linear layer's update has a rank of about N; what lies beyond is noise. Elsewhere, the median of the magnitudes.
+    A linear layer's update has a rank of about N; what lies beyond is noise. Elsewhere, the median of the magnitudes,
+    which is far too high for a clean update of few large entries; so where no layer is wide enough, the last layer's
+    update is asked, whose rows add up to zero behind a softmax.
     """
-    bounds = []
-    for value in known.split(known.delta).values():
+    tails, bounds = [], []
+    for value in known.split(known.delta.cpu()).values():
         rank = math.ceil(1.2 * known.n)
         if value.dim() == 2 and min(value.shape) > rank + 8:
             tail = torch.linalg.svdvals(value.double())[rank:]
             rows, columns = value.shape
-            bounds.append(float((tail.square().sum() / ((rows - rank) * (columns - rank))).sqrt()))
+            tails.append(float((tail.square().sum() / ((rows - rank) * (columns - rank))).sqrt()))
         elif value.numel() >= 256:
             bounds.append(float(value.abs().median()) * 1.4826)
-    return min(bounds, default=0.0)
+        if value.dim() == 2 and len(value) == known.classes and not tails:
+            bounds.append(float(value.double().sum(0).square().mean().sqrt()) / math.sqrt(known.classes))
+    return min((*tails, *bounds), default=0.0)
 
 
 def signal_to_noise(value: Tensor, sigma: float) -> Tensor:

@@ -30,9 +30,9 @@ class Head:
 
     @property
     def bias(self) -> str | None:
-        """The name of b (outputs,), or None where the layer has none."""
+        """The name of b (outputs,), or None where the layer has none that moves."""
         bias: Tensor | None = self.layer.bias
-        return None if bias is None else f"{self.name}.bias" if self.name else "bias"
+        return None if bias is None or not bias.requires_grad else f"{self.name}.bias" if self.name else "bias"
 
 
 def find_head(victim: Victim) -> Head:
