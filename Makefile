@@ -29,7 +29,7 @@ $(VENV)/.full: $(VENV)/.core
 install: $(VENV)/.full
 
 demo: $(VENV)/.core
-	$(BIN)/leakscope audit --n 15 --out runs/demo
+	$(BIN)/leakscope audit --n 10 --out runs/demo
 
 lint: $(VENV)/.full
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
