@@ -86,19 +86,11 @@ def simulated_scene(cell: Cell, *, data_root: Path | None) -> Scene:
     w0 = starting_weights(cell.w0, client.victim, dataset, avoid=client.batch, seed=cell.seed)
     defense = parse_defense(cell.defense)
     update = defense.train(client, w0, seed=cell.seed)
-    refuse(differences({name: w0[name] - delta for name, delta in update.delta.items()}, client.victim, what="wT"))
     if cell.fuse:
         fusion = parse_fusion(cell.fuse)
         others = other_clients(cell, dataset, client, fusion.clients)
         update = fuse(update, [defense.train(other, w0, seed=other.seed) for other in others], fusion.rho)
-    observation = observe(
-        update,
-        client.victim,
-        knowledge=Knowledge(labels=cell.labels, auxiliary=cell.auxiliary),
-        normalisation=client.batch.normalisation,
-        labels=client.batch.labels,
-        declared_defense=cell.defense,
-    )
+    observation = _seen(cell, client, update)
     candidates = data.held_out(dataset, avoid=client.batch, count=CANDIDATES, seed=cell.seed)
     findings = tuple(settings(client.training, client.victim.module, len(client.batch)))
     return Scene(observation, Truth(client.batch, candidates), update, findings)
@@ -110,8 +102,16 @@ def own_scene(cell: Cell, own: LocalClient) -> Scene:
     client = own.client(cell.seed)
     w0 = client.victim.weights() if cell.w0 == "own" else read_weights(Path(cell.w0), client.victim)
     update = parse_defense(cell.defense).train(client, w0, seed=cell.seed)
-    refuse(differences({name: w0[name] - delta for name, delta in update.delta.items()}, client.victim, what="wT"))
-    observation = observe(
+    observation = _seen(cell, client, update)
+    findings = (*settings(client.training, client.victim.module, len(own)), *own.findings())
+    return Scene(observation, Truth(client.batch, own.held_out()), update, findings)
+
+
+def _seen(cell: Cell, client: Client, update: Update) -> Observation:
+    """What the server sees of a client that was trained here; training that diverged is refused."""
+    trained = {name: update.w0[name] - delta for name, delta in update.delta.items()}
+    refuse(differences(trained, client.victim, what="wT"))
+    return observe(
         update,
         client.victim,
         knowledge=Knowledge(labels=cell.labels, auxiliary=cell.auxiliary),
@@ -119,8 +119,6 @@ def own_scene(cell: Cell, own: LocalClient) -> Scene:
         labels=client.batch.labels,
         declared_defense=cell.defense,
     )
-    findings = (*settings(client.training, client.victim.module, len(own)), *own.findings())
-    return Scene(observation, Truth(client.batch, own.held_out()), update, findings)
 
 
 def other_clients(cell: Cell, dataset: Dataset, client: Client, count: int) -> list[Client]:
@@ -128,10 +126,9 @@ def other_clients(cell: Cell, dataset: Dataset, client: Client, count: int) -> l
     found: dict[str, Client] = {}
     for seed in other_seeds(cell.seed, TRIES * count):
         other = make_client(cell, dataset, seed, victim=client.victim)
-        writer = other.batch.writer
-        name = str(seed) if writer in (None, "pooled") else f"writer {writer}"
-        if writer is None or writer == "pooled" or writer != client.batch.writer:
-            found.setdefault(name, other)
+        one_writer = other.batch.writer if other.batch.writer != data.POOLED else None
+        if one_writer is None or one_writer != client.batch.writer:
+            found.setdefault(one_writer or f"seed {seed}", other)
         if len(found) == count:
             return list(found.values())
     raise InputError(

@@ -1,12 +1,13 @@
 """Where private images come from: one file per source, one `Dataset` out of each."""
 
 from leakscope.data.catalogue import DATASETS, DatasetInfo, default_model
-from leakscope.data.clients import draw_client, held_out
+from leakscope.data.clients import POOLED, draw_client, held_out
 from leakscope.data.dataset import Dataset
 from leakscope.data.loading import data_root, load, where
 
 __all__ = [
     "DATASETS",
+    "POOLED",
     "Dataset",
     "DatasetInfo",
     "data_root",
