@@ -29,14 +29,11 @@ from torch import Tensor
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.known import Known
 from leakscope.attacks.recipes import RATE
-from leakscope.audit import Request
-from leakscope.cell import compose
+from leakscope.cells.request import Request
+from leakscope.cells.run import compose, stage
+from leakscope.files import commit, versions, write_json
 from leakscope.metrics import assign
 from leakscope.metrics.psnr import psnr
-from leakscope.paper.results import commit
-from leakscope.runs.atomic import write_json
-from leakscope.runs.store import versions
-from leakscope.simulate import stage
 from quality import CIFAR_SEEDS, WRITERS, cifar, femnist
 
 ROOT = Path(__file__).parent.parent

@@ -34,11 +34,11 @@ from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Cosine
 from leakscope.attacks.passes import Passes
 from leakscope.attacks.unrolled import Unrolled
-from leakscope.client import Client, batches, train
+from leakscope.client.training import Client, batches, train
+from leakscope.files import write_json
 from leakscope.metrics import assign
 from leakscope.metrics.psnr import psnr
-from leakscope.observation import Observation, observe
-from leakscope.runs.atomic import write_json
+from leakscope.observation.firewall import Observation, observe
 from leakscope.types import Knowledge, LocalTraining, Reconstruction
 from leakscope.victims import Victim
 

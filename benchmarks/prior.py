@@ -27,14 +27,12 @@ from skimage.restoration import denoise_tv_chambolle
 from torch import Tensor
 
 from leakscope import data
+from leakscope.files import commit, versions, write_json
 from leakscope.metrics.psnr import psnr
-from leakscope.paper.results import commit
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.folder import TRAINED_ON, find_prior, fingerprint, read_denoiser, read_facts
 from leakscope.prior.frame import put_in_frame, side_for, take_from_frame
 from leakscope.prior.images import digests, pixels
-from leakscope.runs.atomic import write_json
-from leakscope.runs.store import versions
 from leakscope.types import stream
 
 ROOT = Path(__file__).parent.parent

@@ -28,12 +28,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from leakscope.audit import Request, run_cells
-from leakscope.cell import Cell
+from leakscope.audits.audit import run_cells
+from leakscope.cells.request import Request
+from leakscope.cells.spec import Cell
+from leakscope.files import commit, write_json
 from leakscope.paper.grid import CPU_ITERATIONS
 from leakscope.paper.grid import WRITERS as REPORTED
-from leakscope.paper.results import Row, brief, commit, read_file, same, write_results
-from leakscope.runs.atomic import write_json
+from leakscope.paper.results import Row, brief, read_file, same, write_results
 from leakscope.runs.display import showing
 from leakscope.runs.executors import choose_executor
 from leakscope.runs.store import DONE

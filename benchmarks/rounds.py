@@ -21,11 +21,10 @@ import torch
 
 from leakscope import data
 from leakscope.attacks import build_attack
-from leakscope.client import Client, train
+from leakscope.client.training import Client, train
+from leakscope.files import versions, write_json
 from leakscope.metrics import score
-from leakscope.observation import Observation, observe
-from leakscope.runs.atomic import write_json
-from leakscope.runs.store import versions
+from leakscope.observation.firewall import Observation, observe
 from leakscope.types import Knowledge, LocalTraining
 from leakscope.victims import build_victim
 

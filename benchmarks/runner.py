@@ -27,12 +27,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from leakscope.audit import Request
-from leakscope.cell import Cell, run_cell
-from leakscope.runs.atomic import write_json
+from leakscope.cells.request import Request
+from leakscope.cells.run import run_cell
+from leakscope.cells.spec import Cell
+from leakscope.files import versions, write_json
 from leakscope.runs.local import run_in_processes, work
 from leakscope.runs.places import Places
-from leakscope.runs.store import Run, versions
+from leakscope.runs.store import Run
 
 ROOT = Path(__file__).parent.parent
 CELLS = 16

@@ -28,12 +28,11 @@ import torch
 from leakscope.attacks.descent import Descent
 from leakscope.attacks.fitting import Fit
 from leakscope.attacks.known import Known
+from leakscope.attacks.memory import peak_memory_mb, reset_peak_memory
 from leakscope.attacks.recipes import nl_sme
-from leakscope.client import Client, train
-from leakscope.memory import peak_memory_mb, reset_peak_memory
-from leakscope.observation import Observation, observe
-from leakscope.runs.atomic import write_json, writing
-from leakscope.runs.store import versions
+from leakscope.client.training import Client, train
+from leakscope.files import versions, write_json, writing
+from leakscope.observation.firewall import Observation, observe
 from leakscope.types import ClientBatch, Knowledge, LocalTraining, Normalisation
 from leakscope.victims import Victim
 from leakscope.victims.cnn import _two_block_cnn

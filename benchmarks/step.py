@@ -34,11 +34,11 @@ from leakscope.attacks.descent import Descent
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.fitting import low_memory
 from leakscope.attacks.known import Known
+from leakscope.attacks.memory import peak_memory_mb, reset_peak_memory
 from leakscope.attacks.recipes import ig, nl_sme, sme, span_sme
-from leakscope.client import Client, train
-from leakscope.memory import peak_memory_mb, reset_peak_memory
-from leakscope.observation import Observation, observe
-from leakscope.runs.atomic import write_json
+from leakscope.client.training import Client, train
+from leakscope.files import write_json
+from leakscope.observation.firewall import Observation, observe
 from leakscope.types import ClientBatch, Knowledge, LocalTraining, Normalisation
 from leakscope.victims import build_victim
 

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from torch import nn
 
-from leakscope.client import batches
+from leakscope.client.training import batches
 from leakscope.integrations.flower_local import run_apps
 from leakscope.types import ClientBatch, LocalTraining, stream
 

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 from scipy import ndimage
 from skimage import data
 
-from leakscope.verdict import judge, wilson
+from leakscope.verdict.levels import judge, wilson
 
 Images = NDArray[np.float32]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leakscope.client import Client, train
-from leakscope.observation import Observation, observe
+from leakscope.client.training import Client, train
+from leakscope.observation.firewall import Observation, observe
 from leakscope.types import Knowledge
 from small import small_client
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.types import ClientBatch, LocalTraining, Normalisation, Update, stream
 from leakscope.victims import build_victim
 

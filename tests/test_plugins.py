@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.audit import run_cells
+from leakscope.audits.audit import run_cells
+from leakscope.cells.request import Request
 from leakscope.errors import InputError
 from leakscope.plugins import REGISTRIES, load_plugins, plugins_fingerprint
-from leakscope.request import Request
 from leakscope.runs.executors import choose_executor
 
 CODE = """

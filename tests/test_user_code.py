@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from leakscope.cell import run_cell
+from leakscope.cells.request import Request
+from leakscope.cells.run import run_cell
+from leakscope.client.own import load_client
 from leakscope.errors import InputError
-from leakscope.local_client import load_client
-from leakscope.request import Request
 from leakscope.user_code import import_code
 from leakscope.victims import build_victim
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -43,3 +44,31 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> Problem:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return Problem(f"unknown {kind} {name!r}", fix=f"{hint}known: {', '.join(names) or 'none'}")
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An error refuses the update; with a warning the attack goes on, and the result says so."""
+
+    severity: Severity
+    kind: str
+    """A short name for machines, e.g. `learning-rate`."""
+    problem: Problem
+
+    def as_note(self) -> dict[str, str]:
+        """For cell.json: kind, severity, found, why, fix."""
+        return {"kind": self.kind, "severity": self.severity, **asdict(self.problem)}
+
+    def __str__(self) -> str:
+        return f"{self.severity} {self.kind}: {self.problem}"
+
+
+def error(kind: str, found: str, *, why: str = "", fix: str) -> Finding:
+    return Finding("error", kind, Problem(found, why, fix))
+
+
+def warning(kind: str, found: str, *, why: str = "", fix: str) -> Finding:
+    return Finding("warning", kind, Problem(found, why, fix))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.client import Client
-from leakscope.observation import Observation
+from leakscope.client.training import Client
+from leakscope.observation.firewall import Observation
 from scenes import tiny_client, tiny_observation
 
 

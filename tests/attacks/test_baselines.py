@@ -14,7 +14,7 @@ from leakscope.attacks.known import Dummy, Known
 from leakscope.attacks.partial import PartialTopR, SquaredError, largest, mean_gradient
 from leakscope.attacks.recipes import ig
 from leakscope.attacks.watch import Watch
-from leakscope.client import batches
+from leakscope.client.training import batches
 from leakscope.victims import Victim
 from scenes import tiny_client, tiny_observation
 

@@ -23,8 +23,8 @@ from leakscope.attacks.priors import ClassLoss, TotalVariation
 from leakscope.attacks.recipes import nl_sme, sme, span_sme
 from leakscope.attacks.span import FeatureSpan
 from leakscope.attacks.surrogate import Bezier
-from leakscope.client import Client
-from leakscope.observation import Observation
+from leakscope.client.training import Client
+from leakscope.observation.firewall import Observation
 from leakscope.types import ClientBatch, LocalTraining, Normalisation
 from leakscope.victims import Victim
 from scenes import tiny_client, tiny_observation

@@ -13,9 +13,9 @@ from leakscope.attacks.matching import Calibrated
 from leakscope.attacks.recipes import ig, nl_sme, sme, span_sme
 from leakscope.attacks.surrogate import Bezier, Linear
 from leakscope.attacks.watch import Watch
-from leakscope.client import train
+from leakscope.client.training import train
 from leakscope.defenses import parse_defense
-from leakscope.observation import observe
+from leakscope.observation.firewall import observe
 from leakscope.types import Knowledge
 from scenes import tiny_client, tiny_observation
 

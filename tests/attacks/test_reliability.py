@@ -11,9 +11,9 @@ from leakscope.attacks.matching import Cosine, Layerwise, Masked
 from leakscope.attacks.recipes import nl_sme, sme
 from leakscope.attacks.reliability import Reliability, denoise, noise_level
 from leakscope.attacks.surrogate import Bezier, Linear
-from leakscope.client import train
-from leakscope.local_client import LocalClient
-from leakscope.observation import observe
+from leakscope.client.own import LocalClient
+from leakscope.client.training import train
+from leakscope.observation.firewall import observe
 from leakscope.types import Knowledge, LocalTraining
 from scenes import tiny_client, tiny_observation
 

@@ -14,10 +14,10 @@ from leakscope.attacks.engine import Attack, Checkpoint
 from leakscope.attacks.known import Known
 from leakscope.attacks.rounds import Round
 from leakscope.attacks.watch import Watch
-from leakscope.client import train
+from leakscope.client.training import train
 from leakscope.metrics import assign
 from leakscope.metrics.psnr import psnr
-from leakscope.observation import Observation, observe
+from leakscope.observation.firewall import Observation, observe
 from leakscope.types import Knowledge, Reconstruction
 from scenes import tiny_client, tiny_observation
 

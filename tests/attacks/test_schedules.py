@@ -6,7 +6,7 @@ import pytest
 
 from leakscope.attacks.recipes import ig, nl_sme, sme, span_sme
 from leakscope.attacks.schedules import SCHEDULES, usual_iterations
-from leakscope.request import Request
+from leakscope.cells.request import Request
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

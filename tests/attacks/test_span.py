@@ -16,8 +16,8 @@ from leakscope.attacks.recipes import nl_sme, span_sme
 from leakscope.attacks.reliability import Reliability
 from leakscope.attacks.span import FeatureSpan, FollowSpan, SpanImages, sees_raw_image
 from leakscope.attacks.unmix import USUAL, Mixture, Unmix, inside
-from leakscope.client import Client, train
-from leakscope.observation import observe
+from leakscope.client.training import Client, train
+from leakscope.observation.firewall import observe
 from leakscope.types import ClientBatch, Knowledge, LocalTraining, Normalisation, stream
 from leakscope.victims import build_victim
 from scenes import tiny_client, tiny_observation

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from leakscope.attacks import ATTACKS, build_attack
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.defenses import DEFENSES, parse_defense
-from leakscope.observation import observe
+from leakscope.observation.firewall import observe
 from leakscope.types import Knowledge, Update
 from leakscope.victims import MODELS
 from small import small_client

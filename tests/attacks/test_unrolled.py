@@ -12,9 +12,9 @@ from leakscope.attacks.calculus import Autograd
 from leakscope.attacks.known import Known
 from leakscope.attacks.passes import Passes
 from leakscope.attacks.unrolled import Simulation, Unrolled
-from leakscope.client import batches, train
+from leakscope.client.training import batches, train
 from leakscope.errors import InputError
-from leakscope.observation import observe
+from leakscope.observation.firewall import observe
 from leakscope.types import Knowledge, LocalTraining
 from scenes import tiny_client, tiny_observation
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from leakscope.audit import AuditResult
+from leakscope.audits.audit import AuditResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's own, when it is imported
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.client import train
-from leakscope.simulate import different_clients
-from leakscope.update_file import RecordedUpdate, write_truth, write_update
+from leakscope.cells.recorded import different_clients
+from leakscope.client.training import train
+from leakscope.observation.update_file import RecordedUpdate, write_truth, write_update
 from small import small_client
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from scipy import optimize, stats
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leakscope.client import Client, train
+from leakscope.client.training import Client, train
 from leakscope.defenses import DPSGD, parse_defense
 from leakscope.defenses.accounting import accounted_epsilon
 from leakscope.defenses.dpsgd import poisson_batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from leakscope.client import batch_gradient, train
+from leakscope.client.training import batch_gradient, train
 from leakscope.defenses import Drop, parse_defense
 from leakscope.defenses.base import share
 from leakscope.errors import InputError

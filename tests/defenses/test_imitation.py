@@ -9,9 +9,9 @@ from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Cosine, Imitating
 from leakscope.attacks.recipes import nl_sme, sme
 from leakscope.attacks.reliability import Reliability
-from leakscope.client import train
+from leakscope.client.training import train
 from leakscope.defenses import Clip, Defense, DualPrune, Gaussian, Imitable, Quantize, Soteria, Sparsify, parse_defense
-from leakscope.observation import observe
+from leakscope.observation.firewall import observe
 from leakscope.types import Knowledge
 from scenes import tiny_client
 

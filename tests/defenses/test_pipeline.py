@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from leakscope.client import train
+from leakscope.client.training import train
 from leakscope.defenses import DEFENSES, Clip, Gaussian, Pipeline, parse_defense
 from leakscope.errors import InputError
 from small import small_client

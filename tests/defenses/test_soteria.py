@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leakscope.client import Client, train
+from leakscope.client.training import Client, train
 from leakscope.defenses import Soteria
 from leakscope.defenses.soteria import sensitivity
 from leakscope.errors import InputError

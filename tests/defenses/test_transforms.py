@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leakscope.client import train
+from leakscope.client.training import train
 from leakscope.defenses import Censor, Clip, Defense, DualPrune, Gaussian, Outpost, Quantize, Soteria, Sparsify
 from leakscope.defenses.censor import orthogonal
 from leakscope.defenses.outpost import informative, risk

@@ -20,7 +20,7 @@ import federation
 from federation import TRAINING, client_app, federate, leakscope, net, random_batch
 from leakscope import data
 from leakscope.integrations.flower import LeakageAudit, LeakageRecorder
-from leakscope.update_file import read_truth, read_update
+from leakscope.observation.update_file import read_truth, read_update
 from leakscope.victims import build_victim
 
 

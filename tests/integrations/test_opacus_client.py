@@ -11,9 +11,9 @@ from opacus import PrivacyEngine
 
 from leakscope.errors import InputError
 from leakscope.integrations.opacus import recording
+from leakscope.observation.update_file import read_update
 from leakscope.report.guarantee import guarantee_of
 from leakscope.types import stream
-from leakscope.update_file import read_update
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Secure RNG turned off"),

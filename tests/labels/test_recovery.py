@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from leakscope.client import Client, train
+from leakscope.client.training import Client, train
 from leakscope.data import draw_client, load
 from leakscope.defenses import parse_defense
 from leakscope.errors import InputError

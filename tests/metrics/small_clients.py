@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.types import ClientBatch, LocalTraining, Normalisation
 from leakscope.victims import build_victim
 

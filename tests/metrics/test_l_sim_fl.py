@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_clients import small_client
 
-from leakscope.client import train
+from leakscope.client.training import train
 from leakscope.metrics.l_sim_fl import cosine_distance, l_sim_fl
 
 

@@ -10,7 +10,7 @@ from reference_images import blurred, crops
 from small_clients import small_client
 from torch import Tensor
 
-from leakscope.client import train
+from leakscope.client.training import train
 from leakscope.metrics import METRICS, assign, l_sim_fl, metric, psnr, score, ssim, worst_first
 from leakscope.metrics.lpips_weights import VARIABLE
 from leakscope.types import Reconstruction

@@ -2,12 +2,12 @@
 
 import pytest
 
-from leakscope import client as clients
 from leakscope import data
-from leakscope.audit import Request
+from leakscope.cells.request import Request
+from leakscope.cells.scene import make_client
+from leakscope.client import training as clients
+from leakscope.client.start import starting_weights
 from leakscope.paper.trajectory import linear_error, theorem1
-from leakscope.simulate import make_client
-from leakscope.start import starting_weights
 
 SMALL = Request(n=2, epochs=2, batch_size=1, lr=0.1, attacks=("sme",))
 

@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from leakscope import data
-from leakscope.client import Client, Gradients, train
+from leakscope.cells.recorded import check_file
+from leakscope.client.training import Client, Gradients, train
+from leakscope.observation.update_file import RecordedUpdate, write_truth, write_update
 from leakscope.preflight import examine
-from leakscope.simulate import check_file
 from leakscope.types import ClientBatch, LocalTraining, Normalisation, Update
-from leakscope.update_file import RecordedUpdate, write_truth, write_update
 from leakscope.victims import build_victim, restore_buffers
 from small import small_client
 

@@ -11,7 +11,7 @@ import pytest
 from leakscope.report import advice
 from leakscope.report.advice import RULES, Advice, advise
 from leakscope.report.reading import read_run, tidy
-from leakscope.verdict import Cell, worst_level
+from leakscope.verdict.levels import Cell, worst_level
 
 
 def cell(*, hits: int = 45, defense: str = "none", psnr: float = 25.0, **more: Any) -> Cell:

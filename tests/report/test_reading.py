@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from leakscope.errors import InputError
 from leakscope.report.reading import by_severity, check_key, read_pictures, read_run, tidy
-from leakscope.verdict import find, judge
+from leakscope.verdict.levels import find, judge
 from sample_run import write_run
 
 

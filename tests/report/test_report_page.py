@@ -19,7 +19,7 @@ from leakscope.errors import InputError
 from leakscope.report import render
 from leakscope.report.reading import read_run
 from leakscope.report.tiles import MOSAIC, to_pixels
-from leakscope.verdict import NOT_PRIVATE
+from leakscope.verdict.levels import NOT_PRIVATE
 from sample_run import write_run
 
 PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/=]+")

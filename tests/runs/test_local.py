@@ -2,7 +2,7 @@
 
 import pytest
 
-from leakscope.audit import Request
+from leakscope.cells.request import Request
 from leakscope.runs.local import DIED, run_in_processes
 from leakscope.runs.places import Places
 from leakscope.runs.store import Run

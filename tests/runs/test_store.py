@@ -9,9 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.cell import Cell, Outcome
+from leakscope.cells.run import Outcome
+from leakscope.cells.spec import Cell
 from leakscope.errors import InputError
-from leakscope.runs.atomic import write_json, writing
+from leakscope.files import write_json, writing
 from leakscope.runs.store import Run, _plain
 
 

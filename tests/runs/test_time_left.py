@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from leakscope.audit import Request
+from leakscope.cells.request import Request
 from leakscope.runs import time_left
 from leakscope.runs.time_left import TimeLeft
 

@@ -19,8 +19,9 @@ os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED
 
 from ray.cluster_utils import Cluster
 
-from leakscope.audit import Request, run_cells
-from leakscope.cell import run_cell
+from leakscope.audits.audit import run_cells
+from leakscope.cells.request import Request
+from leakscope.cells.run import run_cell
 from leakscope.runs.executors import choose_executor
 
 NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "memory": 4 << 30, "object_store_memory": 80 << 20}

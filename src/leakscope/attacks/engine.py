@@ -23,7 +23,7 @@ from leakscope.attacks.priors import Prior, TotalVariation
 from leakscope.attacks.rounds import Round
 from leakscope.attacks.surrogate import Linear, Surrogate
 from leakscope.attacks.watch import Watch
-from leakscope.observation import Observation
+from leakscope.observation.firewall import Observation
 from leakscope.types import Reconstruction
 
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Calibrated, CalibratedTensors, Matching, Wrapped
+from leakscope.attacks.memory import available_mb
 from leakscope.attacks.optimisers import LEAN
 from leakscope.attacks.surrogate import Start
 from leakscope.errors import InputError, Problem
-from leakscope.memory import available_mb
 
 if TYPE_CHECKING:
     from leakscope.attacks.engine import Attack

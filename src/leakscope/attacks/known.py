@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from leakscope.attacks.calculus import AUTOGRAD, Calculus
 from leakscope.attacks.convolution import speed_up_convolutions
-from leakscope.observation import Observation
+from leakscope.observation.firewall import Observation
 from leakscope.types import LocalTraining, Normalisation, Weights
 from leakscope.victims import Victim
 

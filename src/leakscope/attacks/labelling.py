@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from leakscope.labels import expand, recover_counts, refine_counts, relabel
-from leakscope.observation import Observation
+from leakscope.observation.firewall import Observation
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from leakscope.attacks.images import Images
 from leakscope.attacks.known import Known, Variable, Variables
 from leakscope.attacks.objective import Gradients, Objective, Terms
-from leakscope.observation import Observation
+from leakscope.observation.firewall import Observation
 
 if TYPE_CHECKING:
     from leakscope.attacks.engine import Attack

@@ -21,7 +21,7 @@ from leakscope.cli.report import figure, report, serve
 from leakscope.cli.reproduce import reproduce
 from leakscope.cli.tune import tune_
 from leakscope.errors import InputError, Problem
-from leakscope.runs.atomic import NO_ROOM
+from leakscope.files import NO_ROOM
 from leakscope.runs.display import console, marked
 
 app = typer.Typer(

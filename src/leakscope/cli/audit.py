@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from leakscope.audit import AuditResult, Request, run_cells
-from leakscope.cell import Cell
+from leakscope.audits.audit import AuditResult, run_cells
+from leakscope.cells.request import Request
+from leakscope.cells.spec import Cell
 from leakscope.cli import options as o
 from leakscope.report.remarks import doubts, worst_round
 from leakscope.runs.display import console, marked, showing

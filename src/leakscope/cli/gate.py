@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from leakscope.cli import options as o
-from leakscope.gate import read_result, rule, write_junit
 from leakscope.runs.display import console, marked
-from leakscope.sarif import write_sarif
+from leakscope.verdict.gate import read_result, rule
+from leakscope.verdict.junit import write_junit
+from leakscope.verdict.sarif import write_sarif
 
 
 def gate(

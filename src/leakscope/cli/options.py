@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from leakscope.audit import DEFAULT_ATTACK, Request
+from leakscope.cells.request import DEFAULT_ATTACK, Request
 from leakscope.errors import Problem
 from leakscope.runs.executors import executor_problems
 

@@ -13,19 +13,19 @@ import typer
 from PIL import Image
 
 from leakscope import data as datasets
+from leakscope.cells.request import pick_device
 from leakscope.cli import options as o
 from leakscope.errors import InputError, Problem, refuse
+from leakscope.files import writing
 from leakscope.paper.grid import CLIENTS, FIRST_SEED
-from leakscope.pictures import enlarge, strip
 from leakscope.prior.denoiser import sample
 from leakscope.prior.folder import FACTS, diffusers, read_facts
 from leakscope.prior.frame import take_from_frame
 from leakscope.prior.images import gather, parse_seeds
 from leakscope.prior.training import CHECKPOINT, Recipe, Training, fit, preset, store
-from leakscope.request import pick_device
-from leakscope.runs.atomic import writing
 from leakscope.runs.display import bars, console
 from leakscope.runs.local import stop_on_interrupt
+from leakscope.runs.pictures import enlarge, strip
 from leakscope.types import stream
 
 AVOIDED = f"{FIRST_SEED}-{FIRST_SEED + CLIENTS - 1}"

@@ -11,14 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from leakscope import __version__
-from leakscope.audit import Request
-from leakscope.cell import Cell
+from leakscope.cells.recorded import check_file, different_clients, recorded_model
+from leakscope.cells.request import Request
+from leakscope.cells.scene import simulated_scene
+from leakscope.cells.spec import Cell
 from leakscope.cli import options as o
 from leakscope.cli.audit import carry_out, conclude, key_of
 from leakscope.errors import Problem, refuse
+from leakscope.observation.update_file import RecordedUpdate, read_update, write_truth, write_update
 from leakscope.runs.display import console, marked
-from leakscope.simulate import check_file, different_clients, recorded_model, simulated_scene
-from leakscope.update_file import RecordedUpdate, read_update, write_truth, write_update
 from leakscope.victims import fingerprint
 
 SIMULATED = {name: option for name, option in o.CLIENT_OPTIONS.items() if name != "clients"}

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from leakscope.audits.tune import Range, Study, tune
 from leakscope.cli import options as o
 from leakscope.runs.display import console, showing
 from leakscope.runs.executors import choose_executor
-from leakscope.tune import Range, Study, tune
 
 CLIENT = {name: option for name, option in o.CLIENT_OPTIONS.items() if name not in ("clients", "seed", "writer")}
 ATTACK = {name: option for name, option in o.ATTACK_OPTIONS.items() if name not in ("attacks", "settings")}

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from leakscope.client import Client, Gradients
+from leakscope.client.training import Client, Gradients
 from leakscope.errors import Problem
 from leakscope.types import LocalTraining, Update, Weights
 from leakscope.victims import Victim

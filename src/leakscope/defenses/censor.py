@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.defenses.base import PostTraining, changed, outside
 from leakscope.errors import refuse
 from leakscope.types import Update, Weights, stream

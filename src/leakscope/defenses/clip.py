@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.defenses.base import PostTraining, Unit, changed, outside, unit
 from leakscope.errors import refuse
 from leakscope.types import Update

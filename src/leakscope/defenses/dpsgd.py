@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from leakscope.client import Client, Gradients
+from leakscope.client.training import Client, Gradients
 from leakscope.defenses.accounting import accounted_epsilon, opacus
 from leakscope.defenses.base import changed, noise, outside
 from leakscope.errors import Problem, refuse

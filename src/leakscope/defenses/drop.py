@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from leakscope.client import Client, Gradients, batch_gradient
+from leakscope.client.training import Client, Gradients, batch_gradient
 from leakscope.defenses.base import changed, outside
 from leakscope.defenses.sparsify import sparsified
 from leakscope.errors import refuse

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.defenses.base import SCOPES, PostTraining, changed, outside, share
 from leakscope.errors import Problem, refuse
 from leakscope.types import Update, Weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.defenses.base import PostTraining, Unit, changed, noise, outside, unit
 from leakscope.errors import refuse
 from leakscope.types import Update, stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.defenses.base import PostTraining
 from leakscope.types import Update
 

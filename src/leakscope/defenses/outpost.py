@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.defenses.base import PostTraining, Unit, changed, outside, share, unit
 from leakscope.defenses.sparsify import sparsified
 from leakscope.errors import refuse

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from leakscope.client import Client, train
+from leakscope.client.training import Client, train
 from leakscope.defenses.base import Defense, TrainingDefense
 from leakscope.defenses.censor import Censor
 from leakscope.defenses.clip import Clip

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.defenses.base import PostTraining, changed, outside
 from leakscope.errors import refuse
 from leakscope.types import Update, Weights, stream

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakscope.client import Client
+from leakscope.client.training import Client
 from leakscope.defenses.base import changed, outside, share
 from leakscope.errors import refuse
 from leakscope.types import LocalTraining, Update, Weights

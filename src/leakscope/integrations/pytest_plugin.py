@@ -15,7 +15,7 @@ import pytest
 @pytest.fixture(name="assert_no_leak")
 def assert_no_leak_fixture(tmp_path: Path) -> Callable[..., Any]:
     """`assert_no_leak(client, attack=..., budget="60s", level="low")`, with the run folder in `tmp_path`."""
-    from leakscope.checking import assert_no_leak
+    from leakscope.audits.checking import assert_no_leak
 
     count = iter(range(1_000_000))
 
@@ -29,6 +29,6 @@ def __getattr__(name: str) -> Any:
     """`from leakscope.integrations.pytest_plugin import assert_no_leak` gives the function itself."""
     if name != "assert_no_leak":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from leakscope.checking import assert_no_leak
+    from leakscope.audits.checking import assert_no_leak
 
     return assert_no_leak

@@ -14,9 +14,9 @@ from torch import Tensor
 from leakscope.errors import Problem, refuse
 from leakscope.integrations.facts import EXAMPLES, Facts
 from leakscope.integrations.watching import Seen, plain
-from leakscope.observation import in_order
+from leakscope.observation.firewall import in_order
+from leakscope.observation.update_file import RecordedUpdate, write_truth, write_update
 from leakscope.types import LocalTraining, Update, Weights
-from leakscope.update_file import RecordedUpdate, write_truth, write_update
 
 Private = tuple[Tensor, ...]
 """(images in [0, 1], labels), and if there are any, images that the client does not hold: for scoring only.

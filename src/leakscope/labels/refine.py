@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leakscope.client import Client, Gradients, batch_gradient, train
+from leakscope.client.training import Client, Gradients, batch_gradient, train
 from leakscope.labels.counting import largest_remainder
 from leakscope.labels.evidence import Evidence
 from leakscope.types import ClientBatch, LocalTraining, Normalisation, Weights

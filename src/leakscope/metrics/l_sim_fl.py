@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from leakscope.client import Client, train
+from leakscope.client.training import Client, train
 from leakscope.types import ClientBatch, LocalTraining, Normalisation, Weights
 from leakscope.victims import Victim
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakscope.cell import Cell
+from leakscope.cells.spec import Cell
 from leakscope.paper.grid import CLIENTS, Entry, entries, plan_without_data
 from leakscope.paper.measured import Line, Record, lines_of
 from leakscope.paper.results import Row, cell_of, facts, read_results, same

@@ -10,8 +10,8 @@ from typing import Any
 
 from leakscope import data
 from leakscope.attacks import ATTACKS
-from leakscope.audit import Request
-from leakscope.cell import Cell
+from leakscope.cells.request import Request
+from leakscope.cells.spec import Cell
 from leakscope.errors import InputError, Problem
 from leakscope.paper.targets import Setting, Target
 from leakscope.runs.places import Places

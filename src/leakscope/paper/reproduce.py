@@ -8,8 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from leakscope.audit import finish
-from leakscope.cell import Cell
+from leakscope.audits.audit import finish
+from leakscope.cells.request import pick_device
+from leakscope.cells.spec import Cell
+from leakscope.files import versions, write_json, write_text
 from leakscope.paper.figures import draw_target
 from leakscope.paper.grid import CLIENTS, QUICK, Datasets, Planned, entries, plan
 from leakscope.paper.measured import Line, Record, lines_of
@@ -17,11 +19,9 @@ from leakscope.paper.pages import page
 from leakscope.paper.results import brief, read_results, take_over, write_results
 from leakscope.paper.targets import Target, choose
 from leakscope.paper.tracing import Trace, run_traces
-from leakscope.request import pick_device
-from leakscope.runs.atomic import write_json, write_text
 from leakscope.runs.executors import Executor
 from leakscope.runs.places import Places
-from leakscope.runs.store import DONE, Run, versions
+from leakscope.runs.store import DONE, Run
 from leakscope.runs.watching import Notice
 
 NOT_RUN = "not run"

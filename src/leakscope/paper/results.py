@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from leakscope.attacks import ATTACKS
-from leakscope.cell import PLACES, Cell
-from leakscope.runs.atomic import write_json
+from leakscope.cells.spec import PLACES, Cell
+from leakscope.files import commit, write_json
 from leakscope.runs.store import DONE, Run
 
 Row = dict[str, Any]
@@ -51,18 +50,6 @@ def write_results(
     state = {"command": command, "commit": commit(), "versions": dict(versions)}
     more = {"trajectories": [dict(one) for one in trajectories]} if trajectories else {}
     write_json(path, {**state, "cells": list(rows), **more})
-
-
-def commit() -> str:
-    """The commit of the code that runs, empty where it is not a checkout."""
-    here = Path(__file__).parent
-    try:
-        said = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return ""
-    return said.stdout.strip()
 
 
 def read_results(folder: Path) -> list[Row]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leakscope.cell import Cell
+from leakscope.cells.spec import Cell
+from leakscope.files import write_json
 from leakscope.paper import trajectory
-from leakscope.runs.atomic import write_json
 from leakscope.runs.local import POLL_SECONDS, one_thread_each, ready, stop_on_interrupt
 
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakscope import data
-from leakscope.cell import Cell
-from leakscope.client import Client, batch_gradient, train
-from leakscope.simulate import make_client
-from leakscope.start import starting_weights
+from leakscope.cells.scene import make_client
+from leakscope.cells.spec import Cell
+from leakscope.client.start import starting_weights
+from leakscope.client.training import Client, batch_gradient, train
 from leakscope.types import Weights, stream
 from leakscope.victims import Victim
 

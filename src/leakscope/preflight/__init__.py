@@ -7,9 +7,8 @@ trained w0. Each lies between the largest value that a clean update showed and t
 
 from __future__ import annotations
 
-from leakscope.errors import InputError
+from leakscope.errors import Finding, InputError
 from leakscope.preflight.examination import examine
-from leakscope.preflight.finding import Finding
 from leakscope.preflight.settings import settings
 
 

@@ -8,16 +8,16 @@ import torch
 
 from leakscope.attacks.known import Known
 from leakscope.attacks.reliability import NOISE
+from leakscope.errors import Finding, error, warning
 from leakscope.labels import Evidence
-from leakscope.observation import guess, observe
+from leakscope.observation.firewall import guess, observe
+from leakscope.observation.update_file import RecordedUpdate
 from leakscope.preflight import traces
 from leakscope.preflight.explained import alternatives, explain
-from leakscope.preflight.finding import Finding, error, warning
 from leakscope.preflight.laws import last_layer, norm_alignment, unevenness
 from leakscope.preflight.settings import STRONG_DECAY, settings
 from leakscope.preflight.structure import SAME, structure
 from leakscope.types import ClientBatch, Knowledge, Update
-from leakscope.update_file import RecordedUpdate
 from leakscope.victims import Victim
 
 NOT_ZERO = 0.02

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from leakscope.preflight.finding import Finding, warning
+from leakscope.errors import Finding, warning
 from leakscope.types import LocalTraining
 
 ASSUMES = "the attacks take the update for a sum of gradients"

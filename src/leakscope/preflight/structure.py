@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import torch
 
-from leakscope.errors import InputError, Problem
-from leakscope.observation import check_update
-from leakscope.preflight.finding import Finding, error, warning
+from leakscope.errors import Finding, InputError, Problem, error, warning
+from leakscope.observation.firewall import check_update
+from leakscope.observation.update_file import RecordedUpdate
 from leakscope.types import ClientBatch, Weights
-from leakscope.update_file import RecordedUpdate
 from leakscope.victims import MODELS, Victim, build_victim
 
 PREFIXES = ("_module.", "module.", "_orig_mod.", "model.", "net.")

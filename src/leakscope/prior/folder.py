@@ -23,9 +23,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from leakscope.errors import InputError, Problem, refuse
+from leakscope.files import write_json, writing
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.images import digests
-from leakscope.runs.atomic import write_json, writing
 from leakscope.types import ClientBatch
 
 CONFIG, SCHEDULE, WEIGHTS = "config.json", "scheduler_config.json", "diffusion_pytorch_model.safetensors"

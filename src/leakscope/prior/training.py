@@ -19,13 +19,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakscope.errors import InputError, Problem, refuse
-from leakscope.paper.results import commit
+from leakscope.files import commit, versions, writing
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.folder import as_denoiser, diffusers, write_prior
 from leakscope.prior.frame import put_in_frame, side_for
 from leakscope.prior.images import PublicImages, digests
-from leakscope.runs.atomic import writing
-from leakscope.runs.store import versions
 from leakscope.types import stream
 
 SCHEMA = 1

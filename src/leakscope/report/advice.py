@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from leakscope.report.guarantee import guarantee_of
-from leakscope.verdict import Cell, find, is_scored, number, severity, worst_level
+from leakscope.verdict.levels import Cell, find, is_scored, number, severity, worst_level
 
 SAME_DB = 0.5
 """Two PSNR values closer than this, in dB, are called the same."""

@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from leakscope.errors import InputError, Problem, unknown
+from leakscope.files import writing
 from leakscope.report.matrix import Matrix, Row, matrices
 from leakscope.report.reading import Run, by_severity, read_run
 from leakscope.report.tiles import most_leaked_first, to_pixels
-from leakscope.runs.atomic import writing
-from leakscope.verdict import Cell, number, per_image
+from leakscope.verdict.levels import Cell, number, per_image
 
 FORMATS = ("svg", "pdf", "png")
 COLUMN = 3.4

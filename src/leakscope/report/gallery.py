@@ -12,7 +12,7 @@ from markupsafe import Markup
 from leakscope.errors import InputError
 from leakscope.report.reading import Pictures, Run, by_severity
 from leakscope.report.tiles import Size, encode, fingerprint, most_leaked_first, shown_per_cell, size_of
-from leakscope.verdict import Cell, Level, find, is_scored, number, per_image, relative_scores
+from leakscope.verdict.levels import Cell, Level, find, is_scored, number, per_image, relative_scores
 
 
 @dataclass(frozen=True)

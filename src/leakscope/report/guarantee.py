@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from leakscope.verdict import Cell, number
+from leakscope.verdict.levels import Cell, number
 
 
 @dataclass(frozen=True)

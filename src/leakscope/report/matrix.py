@@ -8,7 +8,7 @@ from statistics import fmean
 
 from leakscope.report.guarantee import Guarantee, guarantee_of
 from leakscope.report.reading import by_severity
-from leakscope.verdict import Cell, Level, find, is_scored, number, wilson, worst_level
+from leakscope.verdict.levels import Cell, Level, find, is_scored, number, wilson, worst_level
 
 SHADES = 6
 """Steps of the colour scale, from nothing identified to all."""

@@ -22,7 +22,7 @@ from leakscope.report.matrix import matrices
 from leakscope.report.reading import Run, by_severity
 from leakscope.report.redaction import HIDDEN, without_names
 from leakscope.report.remarks import doubts, worst_round
-from leakscope.verdict import LEVELS, Cell, find, is_scored, number, severity
+from leakscope.verdict.levels import LEVELS, Cell, find, is_scored, number, severity
 
 TOLD = ("defense", "preflight")
 """Notes that have a place of their own."""

@@ -7,7 +7,6 @@ numbers are checked before they are shown, and a part that cannot be read is sai
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from leakscope.errors import InputError, Problem
-from leakscope.verdict import Cell, Level, Verdict, find, is_scored, judge, severity
+from leakscope.files import read_object
+from leakscope.verdict.levels import Cell, Level, Verdict, find, is_scored, judge, severity
 
 Images = NDArray[np.float32]
 """(N, C, H, W) in [0, 1]."""
@@ -98,10 +98,10 @@ def read_run(path: Path) -> Run:
 
     A folder without a single cell, or with a result.json that is no result, is an InputError.
     """
-    plan = read_json(path / "plan.json") if (path / "plan.json").is_file() else {}
+    plan = read_object(path / "plan.json") if (path / "plan.json").is_file() else {}
     planned = tuple(cell for cell in _entries(plan, "cells") if has_key(cell))
     if (path / "result.json").is_file():
-        result = read_json(path / "result.json")
+        result = read_object(path / "result.json")
         _check_schema(path, result)
         cells = tuple(cell for cell in _entries(result, "cells") if has_key(cell))
         digest = hashlib.sha256((path / "result.json").read_bytes()).hexdigest()
@@ -115,17 +115,6 @@ def read_run(path: Path) -> Run:
         )
     finished, unreadable = _finished_cells(path, planned)
     return _run(path, plan, cells=finished, planned=planned, digest="", unreadable=unreadable)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, or an InputError that names the file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise InputError(Problem(f"cannot read {path}: {error}", fix="run the audit again, or remove it")) from error
-    if not isinstance(value, dict):
-        raise InputError(Problem(f"{path} holds no JSON object", fix="run the audit again, or remove it"))
-    return value
 
 
 def read_pictures(path: Path) -> Pictures:
@@ -196,7 +185,7 @@ def _finished_cells(path: Path, planned: tuple[Cell, ...]) -> tuple[tuple[Cell, 
     cells, unreadable = [], []
     for key in (*order, *sorted(folders - set(order))):
         try:
-            cell = read_json(path / "cells" / check_key(key) / "cell.json")
+            cell = read_object(path / "cells" / check_key(key) / "cell.json")
         except InputError:
             unreadable.append(key)
             continue

@@ -11,7 +11,7 @@ import shlex
 
 from leakscope.data import DATASETS
 from leakscope.report.reading import Run
-from leakscope.verdict import Cell
+from leakscope.verdict.levels import Cell
 from leakscope.victims import MODELS
 
 HIDDEN = "…"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from leakscope.report.gallery import title_of
 from leakscope.report.wording import spread
-from leakscope.verdict import Cell, is_scored, judge, number
+from leakscope.verdict.levels import Cell, is_scored, judge, number
 
 
 @dataclass(frozen=True)

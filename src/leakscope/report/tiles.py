@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from leakscope.report.reading import Images
-from leakscope.verdict import Cell, per_image, relative_scores
+from leakscope.verdict.levels import Cell, per_image, relative_scores
 
 TILE = 104
 """Three tiles of this width, in CSS pixels, stand side by side on a phone."""

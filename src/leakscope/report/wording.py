@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakscope.verdict import Cell, Level
+from leakscope.verdict.levels import Cell, Level
 
 HEADLINES: dict[Level, str] = {
     "high": "Private images can be rebuilt from the update",

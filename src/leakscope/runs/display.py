@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from leakscope.cell import Cell
+from leakscope.cells.spec import Cell
 from leakscope.runs.time_left import TimeLeft
 from leakscope.runs.watching import Notice
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
-from leakscope.cell import Cell
+from leakscope.cells.spec import Cell
 from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.runs.local import run_here, run_in_processes
 from leakscope.runs.places import Places

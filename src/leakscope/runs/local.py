@@ -19,7 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from leakscope.cell import Cell, run_cell
+from leakscope.cells.run import run_cell
+from leakscope.cells.spec import Cell
 from leakscope.errors import InputError
 from leakscope.runs.places import Places
 from leakscope.runs.store import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakscope.local_client import LocalClient
+from leakscope.client.own import LocalClient
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from leakscope.cell import Cell
+from leakscope.cells.spec import Cell
 from leakscope.data.loading import data_root
 from leakscope.errors import InputError, Problem
 from leakscope.metrics.lpips_weights import weights_folder

@@ -12,11 +12,9 @@ import json
 import math
 import os
 import pickle
-import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,11 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import save_file
 
-from leakscope.cell import Cell, Outcome
+from leakscope.cells.run import Outcome
+from leakscope.cells.spec import Cell
 from leakscope.errors import InputError, Problem
-from leakscope.runs.atomic import write_json, writing
-from leakscope.verdict import judge
+from leakscope.files import read_object, versions, write_json, writing
+from leakscope.verdict.levels import judge
 
 SCHEMA = 1
 DONE = ("finished", "stopped early")
@@ -211,28 +210,6 @@ class Run:
         }
         write_json(self.folder / "result.json", _plain(result))
         return result
-
-
-def versions() -> dict[str, str]:
-    """What a reader needs to repeat the run."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for package in ("leakscope", "torch", "numpy", "scipy", "scikit-image"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
-    return found
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file of a run folder."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(Problem(f"{path} is damaged: {error}", fix="delete it and run the audit again")) from error
-    if not isinstance(found, dict):
-        raise InputError(Problem(f"{path} is damaged: no object", fix="delete it and run the audit again"))
-    return found
 
 
 def _plain(value: Any) -> Any:

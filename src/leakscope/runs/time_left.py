@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leakscope.cell import Cell
+from leakscope.cells.spec import Cell
 
 Kind = tuple[object, ...]
 

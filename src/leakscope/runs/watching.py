@@ -10,12 +10,12 @@ from PIL import Image
 from torch import Tensor
 
 from leakscope.attacks.watch import Watch
+from leakscope.cells.scene import Truth
+from leakscope.files import writing
 from leakscope.metrics import assign
 from leakscope.metrics.psnr import psnr
-from leakscope.pictures import strip
-from leakscope.runs.atomic import writing
+from leakscope.runs.pictures import strip
 from leakscope.runs.store import Run
-from leakscope.simulate import Truth
 
 CHECKPOINT_SECONDS = 60.0
 EVENT_SECONDS = 0.5

@@ -183,3 +183,33 @@ def _try_forward(name: str, module: nn.Module, shape: Shape, classes: int) -> No
                 fix="let the factory use the class count it is given",
             )
         )
+
+
+def differences(weights: Weights, victim: Victim, *, what: str) -> list[Problem]:
+    """How named tensors differ from the victim's parameters: names, shapes, types, values that are not finite."""
+    fix = f"name the model that was trained with --model (now {victim.name})"
+    problems = [Problem(f"{what} lacks {name!r}", fix=fix) for name in victim.sizes if name not in weights]
+    problems += [
+        Problem(f"{what} has {name!r}, which {victim.name} has not", fix=fix)
+        for name in weights
+        if name not in victim.sizes
+    ]
+    for name, size in victim.sizes.items():
+        value = weights.get(name)
+        if value is None:
+            continue
+        if value.shape != size:
+            problems.append(
+                Problem(f"{what}: {name!r} is {tuple(value.shape)}, {victim.name} has {tuple(size)}", fix=fix)
+            )
+        elif not value.is_floating_point():
+            problems.append(Problem(f"{what}: {name!r} is {value.dtype}", fix="store it as float32"))
+        elif not bool(value.isfinite().all()):
+            problems.append(
+                Problem(
+                    f"{what}: {name!r} has values that are not finite",
+                    why="training diverged",
+                    fix="lower the client's lr",
+                )
+            )
+    return problems

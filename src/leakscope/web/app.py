@@ -26,7 +26,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from leakscope.audit import DEFAULT_ATTACK
+from leakscope.cells.request import DEFAULT_ATTACK
 from leakscope.data import DATASETS
 from leakscope.errors import InputError, Problem
 from leakscope.report import render

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from leakscope.report.gallery import Strip, strip, title_of
 from leakscope.report.reading import Run, by_severity
-from leakscope.verdict import Cell, Level, find, is_scored, number
+from leakscope.verdict.levels import Cell, Level, find, is_scored, number
 
 SHOWN = 5
 

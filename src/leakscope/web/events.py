@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leakscope.verdict import number
+from leakscope.verdict.levels import number
 
 POINTS = 200
 """A live curve keeps at most twice this many points."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from leakscope.attacks import ATTACKS, AttackInfo
-from leakscope.audit import DEFAULT_ATTACK, Request
+from leakscope.cells.request import DEFAULT_ATTACK, Request
 from leakscope.data import DATASETS
 from leakscope.defenses import DEFENSES
 from leakscope.errors import InputError, Problem, unknown

@@ -9,7 +9,7 @@ from typing import Any
 from leakscope.errors import InputError
 from leakscope.report.gallery import title_of
 from leakscope.report.reading import ENDED, Run
-from leakscope.verdict import Cell, find, is_scored, number
+from leakscope.verdict.levels import Cell, find, is_scored, number
 from leakscope.web.events import EventLog
 from leakscope.web.folder import RunsFolder
 

@@ -1,0 +1,1 @@
+"""Audits: many cells, asked for at once."""

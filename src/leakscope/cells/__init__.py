@@ -1,0 +1,1 @@
+"""One cell: what it is, what is seen in it, how it is run, and the record that it leaves."""

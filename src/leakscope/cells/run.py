@@ -1,0 +1,199 @@
+"""One cell of an audit: client x defense x attack x seed, from private images to a scored reconstruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakscope.attacks import build_attack
+from leakscope.attacks.budget import Budget
+from leakscope.attacks.checkpoints import Checkpoint
+from leakscope.attacks.engine import Attack
+from leakscope.attacks.fitting import Fit
+from leakscope.attacks.memory import peak_memory_mb, reset_peak_memory
+from leakscope.attacks.watch import Watch
+from leakscope.cells.recorded import recorded_scene
+from leakscope.cells.scene import Scene, Truth, own_scene, require_as_planned, simulated_scene
+from leakscope.cells.spec import Cell
+from leakscope.cells.utility import accuracy_after
+from leakscope.client.own import LocalClient, load_client
+from leakscope.client.start import fingerprint
+from leakscope.labels import label_error
+from leakscope.metrics import METRICS, score
+from leakscope.metrics.l_sim_fl import l_sim_fl
+from leakscope.plugins import load_plugins, plugins_fingerprint
+from leakscope.prior.folder import refuse_overlap, require_same
+from leakscope.types import Reconstruction, Scores
+
+UNSCORED = "no truth file was given"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished cell: what goes to cell.json, and the pictures."""
+
+    record: dict[str, Any]
+    images: dict[str, Tensor]
+
+
+def run_cell(
+    cell: Cell,
+    *,
+    data_root: Path | None = None,
+    weights: Path | None = None,
+    own: LocalClient | None = None,
+    watching: Callable[[Truth | None], Watch] = lambda _: Watch(),
+    resume: Checkpoint | None = None,
+) -> Outcome:
+    """Simulate, defend, observe, attack, score. `own`: the client itself, where it cannot be found by its name."""
+    load_plugins(cell.plugins)
+    scene = stage(cell, data_root=data_root, own=own)
+    if cell.prior is not None:
+        _check_prior(cell, Path(cell.prior), scene.truth)
+    attack = compose(cell)
+    reset_peak_memory(cell.device)
+    found = attack(scene.observation, seed=cell.seed, device=cell.device, watch=watching(scene.truth), resume=resume)
+    memory = peak_memory_mb(cell.device)
+    scores = None if scene.truth is None else _score(scene, found, weights)
+    record = _record(cell, attack, scene, found, scores, memory)
+    if cell.rounds:
+        record["accuracy"] = _price(cell, data_root)
+    return Outcome(record, _pictures(scene.truth, found, scores))
+
+
+def stage(cell: Cell, *, data_root: Path | None, own: LocalClient | None = None) -> Scene:
+    """The scene of a cell."""
+    require_as_planned(f"the file {cell.w0}", fingerprint(cell.w0), cell.w0_fingerprint)
+    require_as_planned("a plugin", plugins_fingerprint(cell.plugins), cell.plugins_fingerprint)
+    if cell.update_file:
+        return recorded_scene(cell)
+    if own is not None or cell.own:
+        return own_scene(cell, own or load_client(str(cell.own)))
+    return simulated_scene(cell, data_root=data_root)
+
+
+def _check_prior(cell: Cell, folder: Path, truth: Truth | None) -> None:
+    """The prior that was planned with, and one that has not seen the client's images."""
+    require_same(folder, str(cell.prior_fingerprint))
+    if truth is not None:
+        refuse_overlap(folder, truth.batch)
+
+
+def compose(cell: Cell) -> Attack:
+    """The attack of a cell with its run-wide options."""
+    prior = {} if cell.prior is None else {"prior": cell.prior}
+    attack = build_attack(cell.attack, {**cell.settings, **prior}, matching=cell.matching)
+    adaptations = (*attack.adaptations, Fit(memory=cell.memory))
+    if cell.budget is not None:
+        adaptations = (*adaptations, Budget(seconds=cell.budget / (1 + len(cell.more_updates))))
+    return replace(
+        attack,
+        adaptations=adaptations,
+        iterations=cell.iterations,
+        history=cell.history,
+        restarts=cell.restarts,
+        schedule=cell.schedule or attack.schedule,
+        early_stop=cell.early_stop or attack.early_stop,
+        compile=cell.compile,
+    )
+
+
+def _price(cell: Cell, data_root: Path | None) -> dict[str, float]:
+    """Test accuracy after the rounds, defended and undefended."""
+    found = {}
+    for name, defense in (("defended", cell.defense), ("undefended", "none")):
+        found[name] = accuracy_after(
+            cell.dataset,
+            data_root,
+            cell.model,
+            defense,
+            cell.w0,
+            cell.training,
+            n=cell.n,
+            seed=cell.seed,
+            rounds=cell.rounds,
+            clients=cell.federation,
+        )
+    return found
+
+
+def _score(scene: Scene, found: Reconstruction, weights: Path | None) -> Scores:
+    assert scene.truth is not None
+    seen = scene.observation
+    replay = partial(l_sim_fl, seen.victim, seen.w0, seen.delta, seen.training, normalisation=seen.normalisation)
+    truth = scene.truth
+    return score(truth.batch.images, found, candidates=truth.candidates, weights=weights, replay=replay)
+
+
+def _record(
+    cell: Cell, attack: Attack, scene: Scene, found: Reconstruction, scores: Scores | None, memory: float
+) -> dict[str, Any]:
+    """The JSON of a cell (DESIGN: the run folder)."""
+    seen = scene.observation
+    unscored = {**dict.fromkeys(METRICS), "l_sim": found.l_sim, "l_sim_raw": found.l_sim_raw}
+    client = {**asdict(seen.training), "n": seen.n, "seed": cell.seed, "steps": seen.training.steps(seen.n)}
+    if scene.truth is not None and scene.truth.batch.writer is not None:
+        client["writer"] = scene.truth.batch.writer
+    if cell.client is not None:
+        client["id"] = cell.client
+    if cell.own is not None:
+        client["source"] = cell.own
+    notes = {**scene.update.notes, **{k: v for k, v in found.notes.items() if k != "matching"}}
+    if scene.truth is not None and scene.truth.batch.labels.dim() == 1:
+        classes = seen.victim.classes
+        notes["label_error"] = label_error(
+            torch.bincount(found.labels, minlength=classes), torch.bincount(scene.truth.batch.labels, minlength=classes)
+        )
+    if scene.findings:
+        notes["preflight"] = [finding.as_note() for finding in scene.findings]
+    return {
+        "key": cell.key,
+        "dataset": cell.dataset,
+        "model": cell.model,
+        "attack": cell.attack,
+        "attack_repr": repr(attack),
+        "settings": dict(cell.settings),
+        "defense": cell.defense,
+        "fuse": cell.fuse,
+        "client": client,
+        "knowledge": asdict(seen.knowledge),
+        "matching": found.notes.get("matching", {"chosen": cell.matching, "why": "asked for"}),
+        "w0": cell.w0,
+        "round": cell.round,
+        "combined": 1 + len(cell.more_updates),
+        "device": cell.device,
+        "iterations": found.iterations,
+        "metrics": unscored if scores is None else dict(scores.metrics),
+        "baseline": {} if scores is None else dict(scores.baseline),
+        "per_image": {} if scores is None else {name: list(values) for name, values in scores.per_image.items()},
+        "intervals": {} if scores is None else {name: list(pair) for name, pair in scores.intervals.items()},
+        "missing": dict.fromkeys(_unmeasured(unscored), UNSCORED) if scores is None else dict(scores.missing),
+        "notes": notes,
+        "seconds": found.seconds,
+        "peak_memory_mb": memory,
+        "history": [dict(row) for row in found.history],
+        "status": found.status,
+    }
+
+
+def _unmeasured(metrics: Mapping[str, float | None]) -> list[str]:
+    return [name for name, value in metrics.items() if value is None]
+
+
+def _pictures(truth: Truth | None, found: Reconstruction, scores: Scores | None) -> dict[str, Tensor]:
+    """Originals and reconstructions in the originals' order, and what an attacker would show who knows nothing."""
+    if truth is None or scores is None:
+        return {"reconstructions": found.images}
+    order = list(scores.assignment)
+    nothing = truth.candidates.mean(0) if len(truth.candidates) else truth.batch.images.mean((0, 2, 3), keepdim=True)[0]
+    return {
+        "originals": truth.batch.images,
+        "reconstructions": found.images[order],
+        "baseline": nothing.expand(truth.batch.images.shape[1:]).contiguous(),
+    }

@@ -1,0 +1,109 @@
+"""Where the global model stands when the client receives it: fresh, trained, or read from a file."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn import functional
+
+from leakscope.data import Dataset
+from leakscope.errors import InputError, Problem, refuse
+from leakscope.options import build, parse_call
+from leakscope.types import ClientBatch, stream
+from leakscope.victims import Victim, differences
+
+WITHOUT_FILE = ("fresh", "own", "recorded")
+"""w0 is drawn from the seed, comes with a client of the auditor's own, or lies in the update file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain:
+    """SGD with momentum on images that no audited client holds."""
+
+    epochs: int = 1
+    lr: float = 0.02
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        refuse(
+            Problem(f"--w0 pretrain: {name} = {value} is not positive", fix=f"pretrain:{name}={usual}")
+            for name, value, usual in (
+                ("epochs", self.epochs, 3),
+                ("lr", self.lr, 0.02),
+                ("batch_size", self.batch_size, 32),
+            )
+            if not 0 < value < math.inf
+        )
+
+
+def starting_weights(
+    choice: str, victim: Victim, dataset: Dataset, *, avoid: ClientBatch, seed: int
+) -> dict[str, Tensor]:
+    """`fresh`, `pretrain:epochs=k` or the path of a safetensors file with one tensor per parameter."""
+    if choice == "fresh":
+        return victim.weights()
+    if (settings := _pretraining(choice)) is not None:
+        return pretrain(settings, victim, dataset, avoid=avoid, seed=seed)
+    return read_weights(Path(choice), victim)
+
+
+def fingerprint(choice: str) -> str | None:
+    """16 hex digits of the file that a choice of w0 names; None where it names none. Bad choices are refused."""
+    if choice in WITHOUT_FILE or _pretraining(choice) is not None:
+        return None
+    try:
+        return hashlib.sha256(Path(choice).read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise _unreadable(Path(choice), error) from error
+
+
+def _pretraining(choice: str) -> Pretrain | None:
+    call = parse_call(choice) if choice.startswith("pretrain") else None
+    return build(Pretrain, dict(call.options), kind="pretrain") if call and call.name == "pretrain" else None
+
+
+def pretrain(
+    settings: Pretrain, victim: Victim, dataset: Dataset, *, avoid: ClientBatch, seed: int
+) -> dict[str, Tensor]:
+    """Train the victim on the data set without the client's own images."""
+    images, labels = others(dataset, avoid)
+    order = stream(seed, "pretraining order")
+    w = {name: value.requires_grad_() for name, value in victim.weights().items()}
+    optimiser = torch.optim.SGD(w.values(), lr=settings.lr, momentum=0.9)
+    for _ in range(settings.epochs):
+        for chosen in torch.split(torch.randperm(len(labels), generator=order), settings.batch_size):
+            x = dataset.normalisation.apply(images[chosen].float() / 255)
+            optimiser.zero_grad()
+            functional.cross_entropy(victim.call(w, {}, x), labels[chosen]).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+    return {name: value.detach() for name, value in w.items()}
+
+
+def others(dataset: Dataset, avoid: ClientBatch) -> tuple[Tensor, Tensor]:
+    """(n, C, H, W) uint8 and (n,) labels of all images that the client does not hold, by content."""
+    images = torch.from_numpy(dataset.images).permute(0, 3, 1, 2)
+    private = {image.numpy().tobytes() for image in (avoid.images.cpu() * 255).round().byte()}
+    free = [place for place, image in enumerate(images.contiguous()) if image.numpy().tobytes() not in private]
+    return images[free], torch.from_numpy(dataset.labels)[free]
+
+
+def read_weights(path: Path, victim: Victim) -> dict[str, Tensor]:
+    """Weights by parameter name from a safetensors file, checked against the victim."""
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise _unreadable(path, error) from error
+    refuse(differences(tensors, victim, what=f"w0 in {path.name}"))
+    return {name: tensors[name].float() for name in victim.sizes}
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    fix = "give a safetensors file, `fresh` or `pretrain:epochs=3`"
+    return InputError(Problem(f"cannot read w0 from {path}: {error}", fix=fix))

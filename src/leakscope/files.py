@@ -1,0 +1,79 @@
+"""Files that are either whole or absent, JSON checked when it is read, and the versions of the code that writes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from leakscope.errors import InputError, Problem
+
+NO_ROOM = (errno.ENOSPC, errno.EACCES, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))
+"""What an operating system says of a place that cannot be written to."""
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Give a path to write to; on success it becomes `path`, on any failure nothing is left."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    aside = Path(name)
+    try:
+        yield aside
+        aside.chmod(0o644)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with writing(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """JSON without NaN or infinity, which other readers refuse."""
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """What a reader needs to repeat the run."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in ("leakscope", "torch", "numpy", "scipy", "scikit-image"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, or an InputError that names the file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(Problem(f"{path} is damaged: {error}", fix="delete it and run the audit again")) from error
+    if not isinstance(found, dict):
+        raise InputError(Problem(f"{path} is damaged: no object", fix="delete it and run the audit again"))
+    return found
+
+
+def commit() -> str:
+    """The commit of the code that runs, empty where it is not a checkout."""
+    here = Path(__file__).parent
+    try:
+        said = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return said.stdout.strip()

@@ -1,0 +1,1 @@
+"""From scores to a word, and from a word to a decision."""

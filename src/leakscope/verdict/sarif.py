@@ -1,0 +1,80 @@
+"""The gate's ruling as SARIF 2.1.0, which code-scanning pages and editors read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from leakscope import __version__
+from leakscope.files import write_text
+from leakscope.verdict.gate import NEVER_RAN, name_of, never_ran, rule_cell
+from leakscope.verdict.levels import NOT_PRIVATE
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+RULES = {
+    "leakage": (
+        "Private images can be rebuilt or recognised from the model update",
+        "An attack of the audit leaks more than the limit. The message tells how many images it identified, with the "
+        "95 % interval, and how many a guess made without the update would.",
+    ),
+    "no-evidence": (
+        "The audit shows nothing",
+        "A cell failed, did not finish or could not be scored. No evidence is not a pass.",
+    ),
+    "preflight": (
+        "The recorded update is not quite what it is said to be",
+        "A look at the update before the attack brought up a doubt. The attack may have found too little.",
+    ),
+}
+
+
+def write_sarif(path: Path, result: Mapping[str, Any], *, max_level: str) -> None:
+    """One result per cell, `fail` above the limit and `pass` within it; one more for each warning of a cell."""
+    write_text(path, json.dumps(sarif(result, max_level=max_level), indent=1) + "\n")
+
+
+def sarif(result: Mapping[str, Any], *, max_level: str) -> dict[str, Any]:
+    """The document."""
+    driver = {
+        "name": "leakscope",
+        "version": __version__,
+        "rules": [
+            {"id": name, "shortDescription": {"text": short}, "fullDescription": {"text": full}}
+            for name, (short, full) in RULES.items()
+        ],
+    }
+    entries = [entry for cell in result["cells"] for entry in _entries(cell, max_level)]
+    broken_off = {"ruleId": "no-evidence", "kind": "fail", "level": "error", "message": {"text": NEVER_RAN}}
+    entries += [broken_off] * never_ran(result)
+    run = {"tool": {"driver": driver}, "results": entries, "properties": {"limit": max_level, "note": NOT_PRIVATE}}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _entries(cell: Mapping[str, Any], max_level: str) -> Iterator[dict[str, Any]]:
+    ruling = rule_cell(cell, max_level=max_level)
+    place = {"physicalLocation": {"artifactLocation": {"uri": _file(cell)}}}
+    yield {
+        "ruleId": "no-evidence" if ruling.level == "unknown" else "leakage",
+        "kind": "pass" if ruling.passed else "fail",
+        "level": "none" if ruling.passed else "error",
+        "message": {"text": f"{name_of(cell)}: {ruling.reason}"},
+        "locations": [place],
+        "partialFingerprints": {"cell/v1": str(cell.get("key", ""))},
+        "properties": {"leakage": ruling.level, "interval": list(ruling.interval), "relative": ruling.relative},
+    }
+    for note in (cell.get("notes") or {}).get("preflight") or ():
+        yield {
+            "ruleId": "preflight",
+            "kind": "fail",
+            "level": "warning",
+            "message": {"text": f"{note['found']}. {note['fix']}"},
+            "locations": [place],
+        }
+
+
+def _file(cell: Mapping[str, Any]) -> str:
+    """The file that a reader should open: that of the client where it is one of their own, else the result."""
+    source = str((cell.get("client") or {}).get("source") or "").rpartition(":")[0]
+    return source if source.endswith(".py") else "result.json"
