@@ -32,7 +32,7 @@ demo: $(VENV)/.core
 	$(BIN)/leakscope audit --n 10 --out runs/demo
 
 lint: $(VENV)/.full
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
 test: lint
 	$(BIN)/pytest -n 2

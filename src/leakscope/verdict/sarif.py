@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from leakscope import __version__
-from leakscope.files import write_text
+from leakscope.files import versions, write_text
 from leakscope.verdict.gate import NEVER_RAN, name_of, never_ran, rule_cell
 from leakscope.verdict.levels import NOT_PRIVATE
 
@@ -39,7 +38,7 @@ def sarif(result: Mapping[str, Any], *, max_level: str) -> dict[str, Any]:
     """The document."""
     driver = {
         "name": "leakscope",
-        "version": __version__,
+        "version": versions()["leakscope"],
         "rules": [
             {"id": name, "shortDescription": {"text": short}, "fullDescription": {"text": full}}
             for name, (short, full) in RULES.items()
