@@ -66,7 +66,9 @@ def run(request: Request) -> dict[str, Any]:
     assert scene.truth is not None
     private = scene.truth.batch.images[scene.truth.batch.labels.argsort(stable=True)]
     attack = compose(cell)
-    found = replace(attack, adaptations=(*attack.adaptations, StartAt(private)))(scene.observation, seed=cell.seed)
+    found = replace(attack, adaptations=(*attack.adaptations, StartAt(private)))(
+        scene.observation, seed=cell.client.seed
+    )
     pairs = psnr(private, found.images[list(assign(private, found.images))])
     return {"psnr": float(pairs.mean()), "l_sim": found.l_sim, "objective": found.objective, "commit": commit()}
 

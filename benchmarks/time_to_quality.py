@@ -61,7 +61,7 @@ def requests(**options: Any) -> dict[tuple[str, str], Request]:
 def warm_up(cells: list[Cell]) -> float:
     """Seconds until the compile cache holds the steps of all cells; a few iterations on clients of development."""
     began = time.perf_counter()
-    for dataset in sorted({cell.dataset for cell in cells}):
+    for dataset in sorted({cell.client.dataset for cell in cells}):
         who = {"writer": "1"} if dataset == "femnist" else {}
         for way in ("paper", "fast"):
             request = Request(

@@ -153,7 +153,7 @@ def test_two_plugins_may_have_the_same_file_name(plugin: Path) -> None:
     other.parent.mkdir()
     other.write_text(CODE.replace('"shrink"', '"shrink-more"').replace('"plain"', '"plainer"'))
     (cell,) = Request(**TINY, attacks=["plain"], plugins=[str(plugin), str(other)], settings=[]).cells()
-    assert cell.attack == "plain"
+    assert cell.attack.attack == "plain"
     assert {"shrink", "shrink-more"} <= REGISTRIES["DEFENSES"].keys()
 
 

@@ -159,7 +159,7 @@ def test_a_cell_finds_its_files_from_any_folder(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     net(tmp_path / "net.py")
     (cell,) = Request(model="net.py:Net", **TINY).cells()
-    there = cell.at_home()
+    there = cell.with_absolute_paths()
     assert (there.model, there.key) == (f"{tmp_path}/net.py:Net", cell.key)
     monkeypatch.chdir("/")
     assert run_cell(there).record["status"] == "finished"

@@ -13,12 +13,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from leakscope.errors import Problem, refuse
+from leakscope.settings import LabelKnowledge as LabelKnowledge
+from leakscope.settings import LocalTraining as LocalTraining
 
 Weights = Mapping[str, Tensor]
 """Named tensors of a model, in the order of `named_parameters()`."""
-
-LabelKnowledge = Literal["known", "counts", "recovered", "none"]
 
 
 def stream(seed: int, purpose: str) -> torch.Generator:
@@ -74,36 +73,6 @@ class ClientBatch:
     def __repr__(self) -> str:
         writer = f", writer={self.writer!r}" if self.writer else ""
         return f"ClientBatch({self.dataset}, {tuple(self.images.shape)}, classes={self.classes}{writer})"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalTraining:
-    """How a client trains: E epochs of mini-batches of B at rate lr (paper, appendix A)."""
-
-    epochs: int = 20
-    batch_size: int = 10
-    lr: float = 0.004
-    mode: Literal["eval", "train"] = "eval"
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        refuse(
-            Problem(f"{name} = {value} is not {wanted}", fix=f"--{name.replace('_', '-')} {example}")
-            for name, value, good, wanted, example in (
-                ("epochs", self.epochs, self.epochs >= 1, "at least 1", 20),
-                ("batch_size", self.batch_size, self.batch_size >= 1, "at least 1", 10),
-                ("lr", self.lr, math.isfinite(self.lr) and self.lr > 0, "a positive number", 0.004),
-                ("momentum", self.momentum, 0 <= self.momentum < 1, "in [0, 1)", 0.9),
-                ("weight_decay", self.weight_decay, 0 <= self.weight_decay < math.inf, "at least 0", 0),
-            )
-            if not good
-        )
-
-    def steps(self, n: int) -> int:
-        """T = E * ceil(N / B)."""
-        return self.epochs * math.ceil(n / self.batch_size)
 
 
 @dataclass(frozen=True)

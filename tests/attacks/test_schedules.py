@@ -6,6 +6,7 @@ import pytest
 
 from leakscope.attacks.recipes import ig, nl_sme, sme, span_sme
 from leakscope.attacks.schedules import SCHEDULES, usual_iterations
+from leakscope.cells.planning import grid
 from leakscope.cells.request import Request
 
 
@@ -28,7 +29,7 @@ def test_fast_takes_half_of_the_iterations_of_the_papers_schedule_alone():
 
 def test_a_request_for_fast_counts_unless_somebody_did():
     asked = {"attacks": ("nl-sme",), "schedule": "fast"}
-    (cell,) = Request(**asked).grid("photos", "")
-    assert (cell.schedule, cell.iterations) == ("fast", 500)
-    (cell,) = Request(**asked, iterations=70).grid("photos", "")
-    assert cell.iterations == 70
+    (cell,) = grid(Request(**asked), "photos", "")
+    assert (cell.attack.schedule, cell.attack.iterations) == ("fast", 500)
+    (cell,) = grid(Request(**asked, iterations=70), "photos", "")
+    assert cell.attack.iterations == 70

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from leakscope.cells.spec import ClientSpec
 from leakscope.cells.utility import TEST_IMAGES, accuracy_after, federate, set_apart
 from leakscope.client.training import Client, train
 from leakscope.data import Dataset
@@ -13,12 +14,11 @@ from leakscope.defenses import parse_defense
 from leakscope.types import LocalTraining, Normalisation
 from small import small_client
 
-TRAINING = LocalTraining(epochs=3, batch_size=10, lr=0.05)
+CLIENT = ClientSpec(model="cnn-mnist", n=40, epochs=3, batch_size=10, lr=0.05, rounds=2, federation=2)
 
 
-def accuracy(defense: str, **changes: object) -> float:
-    options = {"n": 40, "seed": 0, "rounds": 2, "clients": 2, **changes}
-    return accuracy_after("photos", None, "cnn-mnist", defense, "fresh", TRAINING, **options)
+def accuracy(defense: str) -> float:
+    return accuracy_after(CLIENT, None, defense)
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,8 @@ def model(shape, classes):
 
 def test_a_model_trained_with_batch_statistics_is_tested_with_what_they_became(tmp_path):
     (tmp_path / "normed.py").write_text(NORMED)
-    training = replace(TRAINING, mode="train")
-    model = f"{tmp_path / 'normed.py'}:model"
-    found = accuracy_after("photos", None, model, "none", "fresh", training, n=40, seed=0, rounds=2, clients=2)
+    client = replace(CLIENT, mode="train", model=f"{tmp_path / 'normed.py'}:model")
+    found = accuracy_after(client, None, "none")
     assert found > 3 / 9
 
 
@@ -91,10 +90,9 @@ def noise(n: int = 100, *, copies: int = 1, tests: int = 0) -> Dataset:
 @pytest.mark.parametrize("dataset", [noise(), noise(copies=2), noise(tests=30)], ids=["plain", "copies", "split"])
 def test_nothing_that_is_tested_was_trained_on(dataset, monkeypatch):
     monkeypatch.setattr("leakscope.cells.utility.data.load", lambda *_, **__: dataset)
-    options = {"n": 10, "seed": 0, "rounds": 1, "clients": 2}
-    training = LocalTraining(epochs=1, batch_size=10, lr=1e-6)
     w0 = "pretrain:epochs=30,lr=0.05,batch_size=10"
-    found = accuracy_after.__wrapped__("noise", None, "mlp", "none", w0, training, **options)
+    client = ClientSpec(dataset="noise", model="mlp", n=10, epochs=1, lr=1e-6, w0=w0, rounds=1, federation=2)
+    found = accuracy_after.__wrapped__(client, None, "none")
     assert found < 0.5
 
 

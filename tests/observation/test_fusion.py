@@ -93,6 +93,6 @@ def test_a_writer_is_never_mixed_with_itself(seed: int, writer: str | None) -> N
     """These seeds once drew the target's own writer, or one writer twice."""
     dataset = data.load("femnist")
     (cell,) = Request(dataset="femnist", seed=seed, writer=writer, fuse="rho=0.75,clients=4").cells(dataset)
-    client = make_client(cell, dataset, seed)
+    client = make_client(cell.client, dataset, seed)
     writers = [other.batch.writer for other in other_clients(cell, dataset, client, 4)]
     assert len({*writers, client.batch.writer}) == 5

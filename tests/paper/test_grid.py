@@ -42,7 +42,9 @@ def test_the_same_cell_is_the_same_in_every_table():
 
 def test_only_nl_sme_matches_by_reliability_under_noise():
     found = cells("table10")
-    asked = {attack: cell.matching for (_, attack), (cell,) in found.items() if attack in ("ig", "sme", "nl-sme")}
+    asked = {
+        attack: cell.attack.matching for (_, attack), (cell,) in found.items() if attack in ("ig", "sme", "nl-sme")
+    }
     assert asked == {"ig": "global", "sme": "global", "nl-sme": "auto"}
 
 
@@ -58,9 +60,9 @@ def test_quick_is_small_everywhere_and_never_one_of_the_paper_s_cells():
     for target in choose("all"):
         for found in cells(target.name, quick=True).values():
             for cell in found:
-                assert cell.n <= 17
-                assert cell.iterations == 10
-                assert cell.training.steps(cell.n) <= 120
+                assert cell.client.n <= 17
+                assert cell.attack.iterations == 10
+                assert cell.client.training.steps(cell.client.n) <= 120
 
 
 def test_missing_data_is_a_reason_not_an_error(tmp_path):

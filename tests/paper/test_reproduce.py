@@ -108,7 +108,7 @@ def test_figures_are_drawn_from_what_was_measured(undisturbed, root, tmp_path):
 
 def test_some_attacks_of_a_table_alone(root):
     job = lay_out("table2", attacks=("sme", "nl-sme"), quick=True, places=Places(root))
-    assert [cell.attack for cell in job.cells] == ["sme", "nl-sme"]
+    assert [cell.attack.attack for cell in job.cells] == ["sme", "nl-sme"]
     everything = lay_out("table2", quick=True, places=Places(root))
     assert {cell.key for cell in job.cells} < {cell.key for cell in everything.cells}
 

@@ -15,8 +15,8 @@ SMALL = Request(n=2, epochs=2, batch_size=1, lr=0.1, attacks=("sme",))
 def test_two_passes_measure_what_a_recorded_trajectory_measures():
     (cell,) = SMALL.cells()
     dataset = data.load("photos")
-    client = make_client(cell, dataset, cell.seed)
-    w0 = starting_weights(cell.w0, client.victim, dataset, avoid=client.batch, seed=cell.seed)
+    client = make_client(cell.client, dataset, cell.client.seed)
+    w0 = starting_weights(cell.client.w0, client.victim, dataset, avoid=client.batch, seed=cell.client.seed)
     recorded = clients.linear_error(clients.train(client, w0, record=True))
     assert linear_error(cell)["linear_error"] == pytest.approx(recorded, rel=1e-5)
     assert recorded > 0

@@ -14,7 +14,7 @@ def test_a_cell_that_kills_its_process_fails_alone(tmp_path, monkeypatch):
     (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")
     monkeypatch.syspath_prepend(tmp_path)
     (good,) = Request(n=1, epochs=1, attacks=("sme",), iterations=2).cells()
-    deadly = good.model_copy(update={"model": "deadly:model"})
+    deadly = good.but(model="deadly:model")
     run = Run.open(tmp_path / "run", [deadly, good], command="test")
     told = []
     assert run_in_processes(run, [deadly, good], Places(), workers=2, notice=told.append)

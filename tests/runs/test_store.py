@@ -18,7 +18,7 @@ from leakscope.runs.store import Run, _plain
 
 def cell(**changes: object) -> Cell:
     facts = {"dataset": "photos", "data_fingerprint": "f", "model": "cnn-cifar", "attack": "sme"}
-    return Cell(**{**facts, "n": 4, "epochs": 1, "batch_size": 2, "lr": 0.1, **changes})
+    return Cell.read({**facts, "n": 4, "epochs": 1, "batch_size": 2, "lr": 0.1, **changes})
 
 
 def outcome(key: str, status: str = "finished") -> Outcome:

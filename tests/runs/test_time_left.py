@@ -4,14 +4,15 @@ import doctest
 
 import pytest
 
+from leakscope.cells.planning import grid
 from leakscope.cells.request import Request
 from leakscope.runs import time_left
 from leakscope.runs.time_left import TimeLeft
 
 
 def test_attacks_are_told_apart_and_workers_share_the_work():
-    slow, quick = Request(attacks=("nl-sme", "ig"), iterations=100, n=2).grid("photos", "")
-    later = slow.model_copy(update={"seed": 9})
+    slow, quick = grid(Request(attacks=("nl-sme", "ig"), iterations=100, n=2), "photos", "")
+    later = slow.but(seed=9)
     now = [0.0]
     left = TimeLeft([slow, quick, later], workers=2, clock=lambda: now[0])
     assert left.seconds is None

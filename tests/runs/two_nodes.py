@@ -32,7 +32,7 @@ def main() -> None:
     second = cluster.add_node(**NODE)
     request = Request(n=2, epochs=1, attacks=["sme"], iterations=12, history=6, clients=3)
     cells = request.cells()
-    deadly = cells[0].model_copy(update={"model": "deadly:model"})
+    deadly = cells[0].but(model="deadly:model")
     at_work: set[str] = set()
     lost: list[int] = []
 

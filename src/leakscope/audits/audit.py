@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
+import hashlib
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from leakscope.cells.request import DEFAULT_ATTACK, Request, pick_device, split_settings
+from leakscope.cells.request import Request
 from leakscope.cells.spec import Cell
 from leakscope.client.own import LocalClient
-from leakscope.errors import InputError, Problem, refuse, unknown
+from leakscope.errors import InputError, Problem
 from leakscope.runs.display import showing
 from leakscope.runs.executors import Executor, choose_executor
 from leakscope.runs.pictures import draw_worst
 from leakscope.runs.places import Places
 from leakscope.runs.store import Run
 from leakscope.runs.watching import Notice
-
-__all__ = [
-    "DEFAULT_ATTACK",
-    "AuditResult",
-    "Request",
-    "audit",
-    "finish",
-    "pick_device",
-    "run_cells",
-    "split_settings",
-]
+from leakscope.settings import asking
 
 
 @dataclass(frozen=True)
@@ -74,23 +64,41 @@ class AuditResult:
         return f"<p><b>{self.level.upper()}</b> {escape(self.verdict)}</p>{image}<p>{escape(str(self.report))}</p>"
 
 
-def audit(*, out: str | os.PathLike[str], workers: int = 1, quiet: bool = False, **options: Any) -> AuditResult:
-    """Audit a client from Python; the options are those of `Request`, the same as on the command line.
+@asking(Request)
+def audit(request: Request) -> AuditResult:
+    """Audit a client from Python; the options are the same as on the command line.
 
     On a terminal it shows how far it is and how long it takes, unless `quiet`.
 
     >>> audit(dataset="photos", attacks=["sme"], n=4, iterations=100, out="runs/mine")  # doctest: +SKIP
     >>> audit(client=LocalClient(...), out="runs/own")  # doctest: +SKIP
     """
-    known = {entry.name for entry in fields(Request)}
-    refuse(unknown("option", name, known) for name in options if name not in known)
-    request = Request(**options)
-    command = "leakscope.audit(" + ", ".join(f"{key}={value!r}" for key, value in options.items()) + ")"
-    if workers > 1 and isinstance(request.client, LocalClient):
+    if request.workers > 1 and isinstance(request.client, LocalClient):
         request.client.require_portable()
-    execute, cells = choose_executor(workers=workers), request.cells()
-    with showing(cells, quiet=quiet, workers=workers) as notice:
-        return run_cells(cells, Path(out), request, execute=execute, command=command, notice=notice)
+    cells = request.cells()
+    return carry_out(request, cells, name=name_of(cells), command=f"leakscope.audit({_said(request)})")
+
+
+def carry_out(request: Request, cells: list[Cell], *, name: str, command: str | None = None) -> AuditResult:
+    """Run the cells where the request says, into its folder or else runs/NAME."""
+    execute = choose_executor(request.executor, workers=request.workers, ray_address=request.ray_address)
+    with showing(cells, quiet=request.quiet, workers=request.workers) as notice:
+        out = request.out or Path("runs") / name
+        return run_cells(cells, out, request, execute=execute, command=command, notice=notice)
+
+
+def name_of(cells: Sequence[Cell], kind: str = "") -> str:
+    """A folder's name for these cells: other cells are another run."""
+    keys = " ".join(cell.key for cell in cells)
+    key = hashlib.sha256(keys.encode()).hexdigest() if len(cells) > 1 else keys
+    return f"{kind or cells[0].client.dataset.partition(':')[0]}-{key[:8]}"
+
+
+def _said(request: Request) -> str:
+    """What was asked for beside the defaults, as Python spells it; where the result goes is no part of it."""
+    usual = {entry.name: entry.default for entry in fields(Request)} | {"out": request.out}
+    asked = ((name, value) for name, value in vars(request).items() if value != usual[name])
+    return ", ".join(f"{name}={str(value) if isinstance(value, Path) else value!r}" for name, value in asked)
 
 
 def run_cells(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from leakscope.cells.scene import Scene, Truth, check_model
-from leakscope.cells.spec import Cell
+from leakscope.cells.spec import Cell, Recorded
 from leakscope.errors import Finding, InputError, Problem
 from leakscope.observation.firewall import Observation, guess, observe
 from leakscope.observation.update_file import RecordedUpdate, read_truth, read_update
@@ -61,29 +61,31 @@ def check_file(path: Path, *, model: str | None = None, truth_file: Path | None 
         return tuple(Finding("error", "file", problem) for problem in refused.problems)
 
 
-def recorded_scene(cell: Cell) -> Scene:
+def recorded_scene(cell: Cell, source: Recorded) -> Scene:
     """What a recorded update shows; scored only where the truth file is given."""
-    truth_file = Path(cell.truth_file) if cell.truth_file else None
-    recorded = read_update(Path(str(cell.update_file)))
+    truth_file = Path(source.truth_file) if source.truth_file else None
+    files = [Path(place) for place in (source.update_file, *source.more_updates)]
+    recorded = read_update(files[0])
     check_model(cell, recorded.shape, recorded.classes)
-    rounds = [open_recorded(Path(p), cell.model, truth_file) for p in (str(cell.update_file), *cell.more_updates)]
+    rounds = [open_recorded(path, str(cell.client.model), truth_file) for path in files]
     findings = tuple(dict.fromkeys(finding for opened in rounds for finding in opened.findings))
     refuse_errors(findings)
-    first, *more = (_observed(cell, opened) for opened in rounds)
+    first, *more = (_observed(cell, path.name, opened) for path, opened in zip(files, rounds, strict=True))
     return Scene(replace(first, more=tuple(more)), rounds[0].truth, rounds[0].update, findings)
 
 
-def _observed(cell: Cell, opened: Opened) -> Observation:
+def _observed(cell: Cell, name: str, opened: Opened) -> Observation:
     recorded, labels = opened.recorded, opened.recorded.labels if opened.truth is None else opened.truth.batch.labels
-    if labels is None and cell.labels in ("known", "counts"):
+    if labels is None and cell.attack.labels in ("known", "counts"):
         raise InputError(
             Problem(
-                f"{Path(str(cell.update_file)).name} does not tell the labels",
-                why="the attacker is granted what nobody wrote down",
+                f"{name} contains no labels, but --labels {cell.attack.labels} needs them",
                 fix="--labels recovered, or give the truth file with --truth",
             )
         )
-    granted = Knowledge(labels=cell.labels, normalisation=recorded.normalisation is not None, auxiliary=cell.auxiliary)
+    granted = Knowledge(
+        labels=cell.attack.labels, normalisation=recorded.normalisation is not None, auxiliary=cell.attack.auxiliary
+    )
     return observe(
         opened.update,
         opened.victim,

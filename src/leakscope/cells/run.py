@@ -20,7 +20,7 @@ from leakscope.attacks.memory import peak_memory_mb, reset_peak_memory
 from leakscope.attacks.watch import Watch
 from leakscope.cells.recorded import recorded_scene
 from leakscope.cells.scene import Scene, Truth, own_scene, require_as_planned, simulated_scene
-from leakscope.cells.spec import Cell
+from leakscope.cells.spec import Cell, Own, Recorded
 from leakscope.cells.utility import accuracy_after
 from leakscope.client.own import LocalClient, load_client
 from leakscope.client.start import fingerprint
@@ -54,53 +54,58 @@ def run_cell(
     """Simulate, defend, observe, attack, score. `own`: the client itself, where it cannot be found by its name."""
     load_plugins(cell.plugins)
     scene = stage(cell, data_root=data_root, own=own)
-    if cell.prior is not None:
-        _check_prior(cell, Path(cell.prior), scene.truth)
+    _check_prior(cell, scene.truth)
     attack = compose(cell)
     reset_peak_memory(cell.device)
-    found = attack(scene.observation, seed=cell.seed, device=cell.device, watch=watching(scene.truth), resume=resume)
+    seed, watch = cell.client.seed, watching(scene.truth)
+    found = attack(scene.observation, seed=seed, device=cell.device, watch=watch, resume=resume)
     memory = peak_memory_mb(cell.device)
     scores = None if scene.truth is None else _score(scene, found, weights)
     record = _record(cell, attack, scene, found, scores, memory)
-    if cell.rounds:
+    if cell.client.rounds:
         record["accuracy"] = _price(cell, data_root)
     return Outcome(record, _pictures(scene.truth, found, scores))
 
 
 def stage(cell: Cell, *, data_root: Path | None, own: LocalClient | None = None) -> Scene:
     """The scene of a cell."""
-    require_as_planned(f"the file {cell.w0}", fingerprint(cell.w0), cell.w0_fingerprint)
-    require_as_planned("a plugin", plugins_fingerprint(cell.plugins), cell.plugins_fingerprint)
-    if cell.update_file:
-        return recorded_scene(cell)
-    if own is not None or cell.own:
-        return own_scene(cell, own or load_client(str(cell.own)))
+    w0, planned = cell.client.w0, cell.contents
+    require_as_planned(f"the file {w0}", fingerprint(w0), planned.w0_fingerprint)
+    require_as_planned("a plugin", plugins_fingerprint(cell.plugins), planned.plugins_fingerprint)
+    if isinstance(cell.source, Recorded):
+        return recorded_scene(cell, cell.source)
+    if isinstance(cell.source, Own):
+        return own_scene(cell, own or load_client(str(cell.source.own)))
     return simulated_scene(cell, data_root=data_root)
 
 
-def _check_prior(cell: Cell, folder: Path, truth: Truth | None) -> None:
-    """The prior that was planned with, and one that has not seen the client's images."""
-    require_same(folder, str(cell.prior_fingerprint))
+def _check_prior(cell: Cell, truth: Truth | None) -> None:
+    """The prior must be the one that was planned with, and must not have seen the client's images."""
+    if cell.attack.prior is None:
+        return
+    folder = Path(cell.attack.prior)
+    require_same(folder, str(cell.contents.prior_fingerprint))
     if truth is not None:
         refuse_overlap(folder, truth.batch)
 
 
 def compose(cell: Cell) -> Attack:
     """The attack of a cell with its run-wide options."""
-    prior = {} if cell.prior is None else {"prior": cell.prior}
-    attack = build_attack(cell.attack, {**cell.settings, **prior}, matching=cell.matching)
-    adaptations = (*attack.adaptations, Fit(memory=cell.memory))
-    if cell.budget is not None:
-        adaptations = (*adaptations, Budget(seconds=cell.budget / (1 + len(cell.more_updates))))
+    asked = cell.attack
+    prior = {} if asked.prior is None else {"prior": asked.prior}
+    attack = build_attack(asked.attack, {**asked.settings, **prior}, matching=asked.matching)
+    adaptations = (*attack.adaptations, Fit(memory=asked.memory))
+    if asked.budget is not None:
+        adaptations = (*adaptations, Budget(seconds=asked.budget / cell.combined))
     return replace(
         attack,
         adaptations=adaptations,
-        iterations=cell.iterations,
-        history=cell.history,
-        restarts=cell.restarts,
-        schedule=cell.schedule or attack.schedule,
-        early_stop=cell.early_stop or attack.early_stop,
-        compile=cell.compile,
+        iterations=asked.iterations,
+        history=asked.history,
+        restarts=asked.restarts,
+        schedule=asked.schedule or attack.schedule,
+        early_stop=asked.early_stop or attack.early_stop,
+        compile=asked.compile,
     )
 
 
@@ -109,16 +114,9 @@ def _price(cell: Cell, data_root: Path | None) -> dict[str, float]:
     found = {}
     for name, defense in (("defended", cell.defense), ("undefended", "none")):
         found[name] = accuracy_after(
-            cell.dataset,
+            cell.client,
             data_root,
-            cell.model,
             defense,
-            cell.w0,
-            cell.training,
-            n=cell.n,
-            seed=cell.seed,
-            rounds=cell.rounds,
-            clients=cell.federation,
         )
     return found
 
@@ -137,13 +135,13 @@ def _record(
     """The JSON of a cell (DESIGN: the run folder)."""
     seen = scene.observation
     unscored = {**dict.fromkeys(METRICS), "l_sim": found.l_sim, "l_sim_raw": found.l_sim_raw}
-    client = {**asdict(seen.training), "n": seen.n, "seed": cell.seed, "steps": seen.training.steps(seen.n)}
+    client = {**asdict(seen.training), "n": seen.n, "seed": cell.client.seed, "steps": seen.training.steps(seen.n)}
     if scene.truth is not None and scene.truth.batch.writer is not None:
         client["writer"] = scene.truth.batch.writer
-    if cell.client is not None:
-        client["id"] = cell.client
-    if cell.own is not None:
-        client["source"] = cell.own
+    if isinstance(cell.source, Recorded) and cell.source.client is not None:
+        client["id"] = cell.source.client
+    if isinstance(cell.source, Own) and cell.source.own is not None:
+        client["source"] = cell.source.own
     notes = {**scene.update.notes, **{k: v for k, v in found.notes.items() if k != "matching"}}
     if scene.truth is not None and scene.truth.batch.labels.dim() == 1:
         classes = seen.victim.classes
@@ -154,19 +152,19 @@ def _record(
         notes["preflight"] = [finding.as_note() for finding in scene.findings]
     return {
         "key": cell.key,
-        "dataset": cell.dataset,
-        "model": cell.model,
-        "attack": cell.attack,
+        "dataset": cell.client.dataset,
+        "model": cell.client.model,
+        "attack": cell.attack.attack,
         "attack_repr": repr(attack),
-        "settings": dict(cell.settings),
+        "settings": dict(cell.attack.settings),
         "defense": cell.defense,
-        "fuse": cell.fuse,
+        "fuse": cell.client.fuse,
         "client": client,
         "knowledge": asdict(seen.knowledge),
-        "matching": found.notes.get("matching", {"chosen": cell.matching, "why": "asked for"}),
-        "w0": cell.w0,
-        "round": cell.round,
-        "combined": 1 + len(cell.more_updates),
+        "matching": found.notes.get("matching", {"chosen": cell.attack.matching, "why": "asked for"}),
+        "w0": cell.client.w0,
+        "round": cell.source.round if isinstance(cell.source, Recorded) else None,
+        "combined": cell.combined,
         "device": cell.device,
         "iterations": found.iterations,
         "metrics": unscored if scores is None else dict(scores.metrics),

@@ -1,14 +1,14 @@
-"""From a cell to what the attacker sees: simulate a client or read a recorded update. The truth stays on this side."""
+"""From a cell to what the attacker sees: simulate a client, or train one of the auditor's own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from leakscope import data, victims
+from leakscope.cells.spec import Cell, ClientSpec
 from leakscope.client.own import LocalClient
 from leakscope.client.start import read_weights, starting_weights
 from leakscope.client.training import Client
@@ -20,9 +20,6 @@ from leakscope.observation.fusion import fuse, other_seeds, parse_fusion
 from leakscope.preflight import settings
 from leakscope.types import ClientBatch, Knowledge, Update
 from leakscope.victims import Shape, Victim, build_victim, differences
-
-if TYPE_CHECKING:
-    from leakscope.cells.spec import Cell
 
 TRIES = 50
 """Seeds to try for each client of a fused update; several of them may name the same writer."""
@@ -65,29 +62,29 @@ def require_as_planned(what: str, found: str | None, planned: str | None) -> Non
 
 def simulated_scene(cell: Cell, *, data_root: Path | None) -> Scene:
     """Draw the client, train it, defend, fuse, observe."""
-    dataset = data.load(cell.dataset, root=data_root)
-    require_as_planned(f"the data set {cell.dataset}", dataset.fingerprint, cell.data_fingerprint)
+    dataset = data.load(cell.client.dataset, root=data_root)
+    require_as_planned(f"the data set {cell.client.dataset}", dataset.fingerprint, cell.contents.data_fingerprint)
     check_model(cell, dataset.shape, dataset.classes)
-    client = make_client(cell, dataset, cell.seed)
-    w0 = starting_weights(cell.w0, client.victim, dataset, avoid=client.batch, seed=cell.seed)
+    client = make_client(cell.client, dataset, cell.client.seed)
+    w0 = starting_weights(cell.client.w0, client.victim, dataset, avoid=client.batch, seed=cell.client.seed)
     defense = parse_defense(cell.defense)
-    update = defense.train(client, w0, seed=cell.seed)
-    if cell.fuse:
-        fusion = parse_fusion(cell.fuse)
+    update = defense.train(client, w0, seed=cell.client.seed)
+    if cell.client.fuse:
+        fusion = parse_fusion(cell.client.fuse)
         others = other_clients(cell, dataset, client, fusion.clients)
         update = fuse(update, [defense.train(other, w0, seed=other.seed) for other in others], fusion.rho)
     observation = _seen(cell, client, update)
-    candidates = data.held_out(dataset, avoid=client.batch, count=CANDIDATES, seed=cell.seed)
+    candidates = data.held_out(dataset, avoid=client.batch, count=CANDIDATES, seed=cell.client.seed)
     findings = tuple(settings(client.training, client.victim.module, len(client.batch)))
     return Scene(observation, Truth(client.batch, candidates), update, findings)
 
 
 def own_scene(cell: Cell, own: LocalClient) -> Scene:
     """Train a client of the auditor's own, defend, observe."""
-    require_as_planned(f"the client {cell.own or own.name}", own.fingerprint, cell.data_fingerprint)
-    client = own.client(cell.seed)
-    w0 = client.victim.weights() if cell.w0 == "own" else read_weights(Path(cell.w0), client.victim)
-    update = parse_defense(cell.defense).train(client, w0, seed=cell.seed)
+    require_as_planned(f"the client {own.name}", own.fingerprint, cell.contents.data_fingerprint)
+    client = own.client(cell.client.seed)
+    w0 = client.victim.weights() if cell.client.w0 == "own" else read_weights(Path(cell.client.w0), client.victim)
+    update = parse_defense(cell.defense).train(client, w0, seed=cell.client.seed)
     observation = _seen(cell, client, update)
     findings = (*settings(client.training, client.victim.module, len(own)), *own.findings())
     return Scene(observation, Truth(client.batch, own.held_out()), update, findings)
@@ -100,7 +97,7 @@ def _seen(cell: Cell, client: Client, update: Update) -> Observation:
     return observe(
         update,
         client.victim,
-        knowledge=Knowledge(labels=cell.labels, auxiliary=cell.auxiliary),
+        knowledge=Knowledge(labels=cell.attack.labels, auxiliary=cell.attack.auxiliary),
         normalisation=client.batch.normalisation,
         labels=client.batch.labels,
         declared_defense=cell.defense,
@@ -110,8 +107,8 @@ def _seen(cell: Cell, client: Client, update: Update) -> Observation:
 def other_clients(cell: Cell, dataset: Dataset, client: Client, count: int) -> list[Client]:
     """Clients of the same round: other seeds, and where a client is a writer, other writers."""
     found: dict[str, Client] = {}
-    for seed in other_seeds(cell.seed, TRIES * count):
-        other = make_client(cell, dataset, seed, victim=client.victim)
+    for seed in other_seeds(cell.client.seed, TRIES * count):
+        other = make_client(cell.client, dataset, seed, victim=client.victim)
         one_writer = other.batch.writer if other.batch.writer != data.POOLED else None
         if one_writer is None or one_writer != client.batch.writer:
             found.setdefault(one_writer or f"seed {seed}", other)
@@ -119,7 +116,7 @@ def other_clients(cell: Cell, dataset: Dataset, client: Client, count: int) -> l
             return list(found.values())
     raise InputError(
         Problem(
-            f"there are no {count} other writers with {cell.n} images",
+            f"there are no {count} other writers with {cell.client.n} images",
             why="an update cannot be mixed with that of the same client",
             fix=f"--fuse with clients={max(1, len(found))}, or a smaller --n",
         )
@@ -128,13 +125,15 @@ def other_clients(cell: Cell, dataset: Dataset, client: Client, count: int) -> l
 
 def check_model(cell: Cell, shape: Shape, classes: int) -> None:
     require_as_planned(
-        f"the model {cell.model}", victims.fingerprint(cell.model, shape=shape, classes=classes), cell.model_fingerprint
+        f"the model {cell.client.model}",
+        victims.fingerprint(str(cell.client.model), shape=shape, classes=classes),
+        cell.contents.model_fingerprint,
     )
 
 
-def make_client(cell: Cell, dataset: Dataset, seed: int, *, victim: Victim | None = None) -> Client:
+def make_client(spec: ClientSpec, dataset: Dataset, seed: int, *, victim: Victim | None = None) -> Client:
     """The client that a seed names; another client of the same round trains the same `victim`."""
-    writer = cell.writer if victim is None or cell.writer == "pooled" else None
-    batch = data.draw_client(dataset, n=cell.n, seed=seed, writer=writer)
-    victim = victim or build_victim(cell.model, shape=dataset.shape, classes=dataset.classes, seed=seed)
-    return Client(victim, batch, cell.training, seed)
+    writer = spec.writer if victim is None or spec.writer == "pooled" else None
+    batch = data.draw_client(dataset, n=spec.n, seed=seed, writer=writer)
+    victim = victim or build_victim(str(spec.model), shape=dataset.shape, classes=dataset.classes, seed=seed)
+    return Client(victim, batch, spec.training, seed)

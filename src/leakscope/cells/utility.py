@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from leakscope import data
+from leakscope.cells.spec import ClientSpec
 from leakscope.client.start import starting_weights
 from leakscope.client.training import Client
 from leakscope.data import Dataset
@@ -39,27 +40,16 @@ class Trained(Victim):
 
 
 @lru_cache(maxsize=64)
-def accuracy_after(
-    dataset_name: str,
-    data_root: Path | None,
-    model: str,
-    defense: str,
-    w0: str,
-    training: LocalTraining,
-    *,
-    n: int,
-    seed: int,
-    rounds: int,
-    clients: int,
-) -> float:
+def accuracy_after(client: ClientSpec, data_root: Path | None, defense: str) -> float:
     """Share of test images classified correctly after FedAvg rounds in which every client applies the defense."""
-    dataset, images, labels = set_apart(data.load(dataset_name, root=data_root), seed=seed)
-    victim = build_victim(model, shape=dataset.shape, classes=dataset.classes, seed=seed)
+    dataset, images, labels = set_apart(data.load(client.dataset, root=data_root), seed=client.seed)
+    victim = build_victim(str(client.model), shape=dataset.shape, classes=dataset.classes, seed=client.seed)
     writer = None if dataset.writers is None else "pooled"
-    seeds = range(CLIENT_SEEDS + seed * clients, CLIENT_SEEDS + (seed + 1) * clients)
-    batches = [data.draw_client(dataset, n=n, seed=each, writer=writer) for each in seeds]
-    start = starting_weights(w0, victim, dataset, avoid=batches[0], seed=seed)
-    victim, w = federate(victim, start, batches, training, parse_defense(defense), rounds=rounds)
+    first = CLIENT_SEEDS + client.seed * client.federation
+    seeds = range(first, first + client.federation)
+    batches = [data.draw_client(dataset, n=client.n, seed=each, writer=writer) for each in seeds]
+    start = starting_weights(client.w0, victim, dataset, avoid=batches[0], seed=client.seed)
+    victim, w = federate(victim, start, batches, client.training, parse_defense(defense), rounds=client.rounds)
     return _accuracy(victim, w, dataset, images, labels)
 
 

@@ -1,46 +1,104 @@
-"""The command line: parses, calls, prints. Bad input exits with 2, an interrupted run with 130, failed cells with 3."""
+"""The command line: parses, calls, prints. Bad input exits with 2, an interrupted run with 130, failed cells with 3.
+
+A verb is imported when it is called: torch takes seconds, `leakscope --help` should not.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: a spinning thread slows its neighbours
 
+import click
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from leakscope.cli.audit import audit
-from leakscope.cli.compare import compare
-from leakscope.cli.data import data
-from leakscope.cli.doctor import doctor
-from leakscope.cli.gate import gate
-from leakscope.cli.lists import list_
-from leakscope.cli.prior import prior
-from leakscope.cli.recorded import attack, simulate
-from leakscope.cli.report import figure, report, serve
-from leakscope.cli.reproduce import reproduce
-from leakscope.cli.tune import tune_
 from leakscope.errors import InputError, Problem
 from leakscope.files import NO_ROOM
-from leakscope.runs.display import console, marked
+
+VERBS = {
+    "audit": ("audit:audit", "Simulate a client (or several), defend, attack, score, report: the main job."),
+    "simulate": ("recorded:simulate", "Train a client and write its update file, and the private truth file."),
+    "attack": ("recorded:attack", "Attack recorded updates; scored only where their truth files are given."),
+    "compare": ("compare:compare", "Attacks x defenses on the same clients, leakage next to accuracy cost."),
+    "report": ("report:report", "Write RUN/index.html from the run folder alone."),
+    "gate": ("gate:gate", "Pass or fail a deployment by what a run leaked."),
+    "figure": ("report:figure", "Draw a figure for a paper."),
+    "serve": ("report:serve", "Live dashboard on loopback."),
+    "reproduce": ("reproduce:reproduce", "Reproduce a table or figure of the paper, or all."),
+    "tune": ("tune:tune_", "Search an attack's parameters on some clients, and report on others."),
+    "list": ("lists:list_", "What there is: attacks, defenses, data sets, models, metrics."),
+    "data": ("data:data", "Which data sets are at hand, and how to get the others."),
+    "prior": ("prior:prior", "Learn what images of a kind look like, for attacks that use it."),
+    "doctor": ("doctor:doctor", "Check the environment, with advice."),
+}
+"""verb -> (where it is, what it does in a line)."""
+
+
+class Verbs(TyperGroup):
+    """Knows the name and the line of every verb, and imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        called = ctx.meta.get("verb")
+        return verb(name) if called == name else click.Command(name, help=VERBS[name][1])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        ctx.meta["verb"] = args[0]
+        return super().resolve_command(ctx, args)
+
+
+def verb(name: str) -> click.Command:
+    """The command behind a verb."""
+    place, line = VERBS[name]
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(f"leakscope.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name, help=line)(found)
+    return get_command(alone)
+
+
+def version(asked: bool) -> None:
+    """`leakscope --version`."""
+    if asked:
+        from leakscope import __version__
+
+        print(f"leakscope {__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="leakscope",
+    cls=Verbs,
     help="Shows what a federated-learning client gives away with its model update.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (audit, simulate, attack, compare, reproduce, report, figure, serve, gate, doctor):
-    app.command()(verb)
-app.command("list")(list_)
-app.command("tune")(tune_)
-app.add_typer(data, name="data")
-app.add_typer(prior, name="prior")
+
+
+@app.callback()
+def leakscope(
+    version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="show the version"),
+) -> None:
+    """Shows what a federated-learning client gives away with its model update."""
 
 
 def main() -> None:
     """Run, and turn bad input into a message instead of a traceback."""
+    from leakscope.runs.display import console, marked
+
     try:
         app(standalone_mode=True)
     except InputError as error:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from leakscope.audits.audit import AuditResult, run_cells
-from leakscope.cells.request import Request
-from leakscope.cells.spec import Cell
+from leakscope.audits.audit import AuditResult, carry_out, name_of
 from leakscope.cli import options as o
 from leakscope.report.remarks import doubts, worst_round
-from leakscope.runs.display import console, marked, showing
-from leakscope.runs.executors import choose_executor
+from leakscope.runs.display import console, marked
+from leakscope.settings import ATTACK, CLIENT, RUN
 
 COLUMNS = (
     "client",
@@ -35,25 +31,18 @@ TEXTS = ("client", "attack", "defense")
 """Columns that wrap where a terminal is narrow; numbers do not."""
 
 
-@o.taking(o.CLIENT_OPTIONS, o.ATTACK_OPTIONS, o.RUN_OPTIONS)
+@o.taking(CLIENT, ATTACK, RUN)
 def audit(
     given: o.Given,
     client: Annotated[
         str | None, typer.Argument(metavar="[CLIENT]", help="a client of your own, by file and name: client.py:client")
     ] = None,
+    json_: o.Json = False,
 ) -> None:
     """Simulate a client (or several), defend, attack, score, report: the main job."""
-    request = o.request(given, client=client)
-    cells = request.cells(also=o.place_problems(given))
-    name = f"{cells[0].dataset.partition(':')[0]}-{key_of(cells)[:8]}"
-    conclude(carry_out(cells, request, given, name=name), as_json=given["json"])
-
-
-def carry_out(cells: list[Cell], request: Request, given: o.Given, *, name: str) -> AuditResult:
-    """Run the cells where the options say, into --out or else runs/NAME."""
-    execute = choose_executor(given["executor"], workers=given["workers"], ray_address=given["ray_address"])
-    with showing(cells, quiet=given["json"], workers=given["workers"]) as notice:
-        return run_cells(cells, given["out"] or Path("runs") / name, request, execute=execute, notice=notice)
+    request = o.request(given, client=client, json=json_)
+    cells = request.cells()
+    conclude(carry_out(request, cells, name=name_of(cells)), as_json=json_)
 
 
 def conclude(result: AuditResult, *, as_json: bool) -> None:
@@ -77,11 +66,6 @@ def conclude(result: AuditResult, *, as_json: bool) -> None:
         raise typer.Exit(130)
     if result.result["summary"]["failed"]:
         raise typer.Exit(3)
-
-
-def key_of(cells: Sequence[Cell]) -> str:
-    """A name for several cells: another set of them is another run."""
-    return hashlib.sha256(" ".join(cell.key for cell in cells).encode()).hexdigest() if len(cells) > 1 else cells[0].key
 
 
 def errors_of(result: AuditResult) -> list[str]:

@@ -13,7 +13,7 @@ import typer
 from PIL import Image
 
 from leakscope import data as datasets
-from leakscope.cells.request import pick_device
+from leakscope.cells.planning import pick_device
 from leakscope.cli import options as o
 from leakscope.errors import InputError, Problem, refuse
 from leakscope.files import writing

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from leakscope import __version__
-from leakscope.cells.recorded import check_file, different_clients, recorded_model
-from leakscope.cells.request import Request
+from leakscope.audits.audit import carry_out, name_of
+from leakscope.cells.planning import problems, recorded_cells
+from leakscope.cells.recorded import check_file, different_clients
 from leakscope.cells.scene import simulated_scene
-from leakscope.cells.spec import Cell
 from leakscope.cli import options as o
-from leakscope.cli.audit import carry_out, conclude, key_of
+from leakscope.cli.audit import conclude
 from leakscope.errors import Problem, refuse
-from leakscope.observation.update_file import RecordedUpdate, read_update, write_truth, write_update
+from leakscope.observation.update_file import RecordedUpdate, write_truth, write_update
 from leakscope.runs.display import console, marked
-from leakscope.victims import fingerprint
-
-SIMULATED = {name: option for name, option in o.CLIENT_OPTIONS.items() if name != "clients"}
-RECORDED = {name: o.CLIENT_OPTIONS[name] for name in ("model", "seed", "plugins")}
+from leakscope.settings import ATTACK, CLIENT, RUN
 
 
-@o.taking(SIMULATED, {"labels": o.ATTACK_OPTIONS["labels"]})
+@o.taking(CLIENT, only=["labels"], but=["clients", "rounds", "federation"])
 def simulate(
     given: o.Given,
     out: Annotated[Path, typer.Argument(help="where to write NAME.update.safetensors")],
@@ -50,7 +46,7 @@ def simulate(
         update_path,
         RecordedUpdate(
             update=scene.update,
-            model=cell.model,
+            model=str(cell.client.model),
             shape=victim.shape,
             classes=victim.classes,
             normalisation=scene.truth.batch.normalisation,
@@ -73,7 +69,7 @@ def simulate(
     console.print(f"truth    {truth_path}   (private: for scoring only)")
 
 
-@o.taking(RECORDED, o.ATTACK_OPTIONS, o.RUN_OPTIONS)
+@o.taking(ATTACK, RUN, only=["model", "seed", "plugins"])
 def attack(
     given: o.Given,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="*.update.safetensors")],
@@ -88,25 +84,21 @@ def attack(
         bool, typer.Option("--combine", help="also attack all FILEs together: rounds of one client, the same images")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="only look at the files, with advice; attack nothing")] = False,
+    json_: o.Json = False,
 ) -> None:
     """Attack recorded updates; scored only where their truth files are given."""
-    request = o.request(given)
-    refuse([*request.problems(), *o.place_problems(given)])
+    request = o.request(given, json=json_)
+    refuse(problems(request))
     truths = _truths(files, truth or [])
-    _look(files, truths, request.model, only=check, as_json=given["json"])
+    _look(files, truths, request.model, only=check, as_json=json_)
     groups: list[tuple[tuple[Path, ...], Path | None]] = [
         ((path,), private) for path, private in zip(files, truths, strict=True)
     ]
     if combine:
         refuse(different_clients(files))
         groups.append((tuple(files), truths[0]))
-    cells = [
-        _recorded_cell(paths, private, request, attacked)
-        for paths, private in groups
-        for attacked in request.attacked()
-    ]
-    result = carry_out(cells, request, given, name=f"recorded-{key_of(cells)[:8]}")
-    conclude(result, as_json=given["json"])
+    cells = [cell for paths, private in groups for cell in recorded_cells(request, paths, private)]
+    conclude(carry_out(request, cells, name=name_of(cells, "recorded")), as_json=json_)
 
 
 def _truths(files: list[Path], given: list[Path]) -> list[Path | None]:
@@ -148,26 +140,3 @@ def _look(files: list[Path], truths: list[Path | None], model: str | None, *, on
 def _of(name: str, problem: Problem) -> Problem:
     """The problem with the name of its file, which a file that cannot be read says itself."""
     return problem if problem.found.startswith(name) else replace(problem, found=f"{name}: {problem.found}")
-
-
-def _recorded_cell(paths: tuple[Path, ...], truth: Path | None, request: Request, fields: dict[str, Any]) -> Cell:
-    recorded = read_update(paths[0])
-    content = b"".join(path.read_bytes() for path in (*paths, *([truth] if truth else [])))
-    model = recorded_model(request.model, recorded.model)
-    return Cell(
-        dataset="recorded",
-        data_fingerprint=hashlib.sha256(content).hexdigest()[:16],
-        model=model,
-        model_fingerprint=fingerprint(model, shape=recorded.shape, classes=recorded.classes),
-        defense=recorded.defense,
-        n=recorded.update.n,
-        **asdict(recorded.update.training),
-        seed=request.seed,
-        w0="recorded",
-        update_file=str(paths[0]),
-        more_updates=tuple(map(str, paths[1:])),
-        truth_file=str(truth) if truth else None,
-        round=recorded.round if len(paths) == 1 else None,
-        client=recorded.client,
-        **fields,
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from leakscope.attacks import ATTACKS
 from leakscope.cli import options as o
-from leakscope.errors import InputError, Problem, unknown
+from leakscope.errors import Problem, refuse, unknown
 from leakscope.paper import NAMES
 from leakscope.paper.measured import Line
 from leakscope.paper.pages import DASH, HEADER, rows_of
@@ -21,11 +22,10 @@ from leakscope.paper.reproduce import Reproduction, begin, carry_out, lay_out
 from leakscope.runs.display import console, showing
 from leakscope.runs.executors import choose_executor
 from leakscope.runs.places import Places
+from leakscope.settings import RUN, problems_of
 
-WHERE = {"data_root": o.CLIENT_OPTIONS["data_root"]}
 
-
-@o.taking(WHERE, o.RUN_OPTIONS)
+@o.taking(RUN, only=["data_root"])
 def reproduce(
     given: o.Given,
     name: Annotated[str, typer.Argument(metavar="NAME", help="table1 ... table12, figure1 ... figure7, theorem1, all")],
@@ -36,29 +36,30 @@ def reproduce(
         Path, typer.Option("--prior", help="folder of diffusion priors, one for each data set: PRIOR/femnist")
     ] = Path("priors"),
     results: Annotated[Path, typer.Option("--results", help="finished cells to take over")] = Path("results"),
+    json_: o.Json = False,
 ) -> None:
     """Reproduce a table or figure of the paper, or all: started again it goes on."""
+    request = o.request(given, json=json_)
     attacks = attack or []
-    _check(name, clients, attacks)
-    execute = choose_executor(given["executor"], workers=given["workers"], ray_address=given["ray_address"])
-    places = Places(given["data_root"], given["weights"], priors=prior)
-    job = lay_out(name, attacks=attacks, quick=quick, clients=clients, places=places, device=given["device"])
-    out = given["out"] or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
+    refuse([*_problems(name, clients, attacks), *problems_of(request)])
+    execute = choose_executor(request.executor, workers=request.workers, ray_address=request.ray_address)
+    places = Places(request.data_root, request.weights, priors=prior)
+    job = lay_out(name, attacks=attacks, quick=quick, clients=clients, places=places, device=request.device)
+    out = request.out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     command = shlex.join(["leakscope", *sys.argv[1:]])
     run, todo = begin(job, out, results=results, command=command)
     console.print(f"{len(job.cells)} cells, {len(job.cells) - len(todo)} of them known, {len(job.traces)} trajectories")
-    with showing(todo, quiet=given["json"], workers=given["workers"], log=True) as notice:
-        done = carry_out(job, run, todo, execute=execute, workers=given["workers"], command=command, notice=notice)
-    _conclude(done, as_json=given["json"], code=_exit_code(done, missing=any(one.reasons for one in job.planned)))
+    with showing(todo, quiet=request.quiet, workers=request.workers, log=True) as notice:
+        done = carry_out(job, run, todo, execute=execute, workers=request.workers, command=command, notice=notice)
+    _conclude(done, as_json=json_, code=_exit_code(done, missing=any(one.reasons for one in job.planned)))
 
 
-def _check(name: str, clients: int | None, attacks: list[str]) -> None:
-    problems = [] if name in ("all", *NAMES) else [unknown("table or figure", name, ("all", *NAMES))]
-    problems += [unknown("attack", attack, ATTACKS) for attack in attacks if attack not in ATTACKS]
+def _problems(name: str, clients: int | None, attacks: list[str]) -> Iterator[Problem]:
+    if name not in ("all", *NAMES):
+        yield unknown("table or figure", name, ("all", *NAMES))
+    yield from (unknown("attack", attack, ATTACKS) for attack in attacks if attack not in ATTACKS)
     if clients is not None and clients < 1:
-        problems.append(Problem(f"--clients {clients} is not at least 1", fix="--clients 1 or more"))
-    if problems:
-        raise InputError(*problems)
+        yield Problem(f"--clients {clients} is not at least 1", fix="--clients 5")
 
 
 def _exit_code(done: Reproduction, *, missing: bool) -> int:

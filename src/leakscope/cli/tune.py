@@ -14,12 +14,13 @@ from leakscope.audits.tune import Range, Study, tune
 from leakscope.cli import options as o
 from leakscope.runs.display import console, showing
 from leakscope.runs.executors import choose_executor
+from leakscope.settings import ATTACK, CLIENT, RUN
 
-CLIENT = {name: option for name, option in o.CLIENT_OPTIONS.items() if name not in ("clients", "seed", "writer")}
-ATTACK = {name: option for name, option in o.ATTACK_OPTIONS.items() if name not in ("attacks", "settings")}
+CHOSEN = ("clients", "seed", "writer", "attacks", "settings")
+"""What a study chooses itself."""
 
 
-@o.taking(CLIENT, ATTACK, o.RUN_OPTIONS)
+@o.taking(CLIENT, ATTACK, RUN, but=CHOSEN)
 def tune_(
     given: o.Given,
     attack: Annotated[str, typer.Argument(help="see `leakscope list attacks`")],
@@ -31,24 +32,26 @@ def tune_(
     trials: Annotated[int, typer.Option("--trials", help="parameter sets to try, the defaults first")] = 20,
     metric: Annotated[str, typer.Option("--metric", help="what is made better; see `leakscope list metrics`")] = "psnr",
     seed: Annotated[int, typer.Option("--seed", help="of the search")] = 0,
+    json_: o.Json = False,
 ) -> None:
     """Search an attack's parameters on some clients, and report on others: started again it goes on."""
+    request = o.request(given, json=json_)
     study = Study(
         attack=attack,
         ranges=tuple(Range.parse(text) for text in search),
-        request=o.request(given),
+        request=request,
         tune_on=_names(tune_on),
         report_on=_names(report_on),
         trials=trials,
         metric=metric,
         seed=seed,
     )
-    execute = choose_executor(given["executor"], workers=given["workers"], ray_address=given["ray_address"])
-    out = given["out"] or Path("runs") / f"tune-{attack}"
-    with showing([], quiet=given["json"], log=True) as notice:
+    execute = choose_executor(request.executor, workers=request.workers, ray_address=request.ray_address)
+    out = request.out or Path("runs") / f"tune-{attack}"
+    with showing([], quiet=request.quiet, log=True) as notice:
         command = shlex.join(["leakscope", *sys.argv[1:]])
         answer = tune(study, out, execute=execute, command=command, notice=notice)
-    _conclude(answer, out, as_json=given["json"])
+    _conclude(answer, out, as_json=json_)
 
 
 def _names(text: str) -> tuple[str, ...]:

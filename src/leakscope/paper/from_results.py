@@ -27,7 +27,7 @@ class Known:
         traces: dict[tuple[str, str], Record] = {}
         for path in sorted(folder.glob("*.json")):
             for one in json.loads(path.read_text(encoding="utf-8")).get("trajectories", []):
-                traces[one["target"], _name(Cell(**one["cell"]))] = one
+                traces[one["target"], _name(Cell.read(one["cell"]))] = one
         return cls({_name(cell_of(row)): row for row in read_results(folder)}, traces)
 
     def has(self, dataset: str) -> bool:

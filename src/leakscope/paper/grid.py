@@ -10,6 +10,7 @@ from typing import Any
 
 from leakscope import data
 from leakscope.attacks import ATTACKS
+from leakscope.cells.planning import grid
 from leakscope.cells.request import Request
 from leakscope.cells.spec import Cell
 from leakscope.errors import InputError, Problem
@@ -128,7 +129,7 @@ def plan_without_data(entry: Entry) -> tuple[Cell, ...]:
     if entry.attack is not None and entry.attack not in ATTACKS:
         return ()
     requests = (replace(request, device="cpu") for request in entry.requests)
-    return tuple(cell for request in requests for cell in request.grid(request.dataset, ""))
+    return tuple(cell for request in requests for cell in grid(request, request.dataset, ""))
 
 
 class Datasets:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.audits.audit import finish
-from leakscope.cells.request import pick_device
+from leakscope.cells.planning import pick_device
 from leakscope.cells.spec import Cell
 from leakscope.files import versions, write_json, write_text
 from leakscope.paper.figures import draw_target

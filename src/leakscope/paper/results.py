@@ -24,7 +24,7 @@ NOT_ITS_OWN = {*PLACES, "data_fingerprint", "device", "prior_fingerprint", "auxi
 def brief(record: Mapping[str, Any], cell: Cell) -> Row:
     """What of a cell goes into results/: what it was, scores, curve, time and memory."""
     row = {name: record.get(name) for name in KEPT} | {"key": cell.key, "status": record["status"]}
-    row["cell"] = cell.model_dump(exclude=set(PLACES), exclude_defaults=True)  # places are those of this machine
+    row["cell"] = cell.flat(but=PLACES, brief=True)  # places are those of this machine
     row["parameters"] = parameters(cell)
     row["metrics"] = {name: record["metrics"].get(name) for name in METRICS}
     row["baseline"] = {name: record["baseline"].get(name) for name in METRICS}
@@ -34,8 +34,8 @@ def brief(record: Mapping[str, Any], cell: Cell) -> Row:
 
 def parameters(cell: Cell) -> dict[str, Any]:
     """Every parameter of the recipe as this cell ran it: defaults may change, and with them what a result means."""
-    usual = inspect.signature(ATTACKS[cell.attack].recipe).parameters.values()
-    return {entry.name: entry.default for entry in usual} | dict(cell.settings)
+    usual = inspect.signature(ATTACKS[cell.attack.attack].recipe).parameters.values()
+    return {entry.name: entry.default for entry in usual} | cell.attack.settings
 
 
 def write_results(
@@ -70,16 +70,12 @@ def read_file(path: Path) -> list[Row]:
 def cell_of(row: Row) -> Cell:
     """The cell that a row is the result of; rows of before `cell` was kept tell the same in other words."""
     if "cell" in row:
-        return Cell(**row["cell"])
+        return Cell.read(row["cell"])
     client, asked = row["client"], row["matching"]["why"] == "asked for"
-    return Cell(
-        **{name: row[name] for name in ("dataset", "model", "attack", "settings", "defense", "fuse", "iterations")},
-        **{name: client[name] for name in ("n", "epochs", "batch_size", "lr", "mode", "seed")},
-        data_fingerprint="",
-        writer=client.get("writer"),
-        labels=row["knowledge"]["labels"],
-        matching=row["matching"]["chosen"] if asked else "auto",
-    )
+    facts = {name: row[name] for name in ("dataset", "model", "attack", "settings", "defense", "fuse", "iterations")}
+    facts |= {name: client[name] for name in ("n", "epochs", "batch_size", "lr", "mode", "seed")}
+    facts |= {"data_fingerprint": "", "writer": client.get("writer"), "labels": row["knowledge"]["labels"]}
+    return Cell.read({**facts, "matching": row["matching"]["chosen"] if asked else "auto"})
 
 
 def same(row: Row, cell: Cell) -> bool:
@@ -91,7 +87,7 @@ def same(row: Row, cell: Cell) -> bool:
 
 def facts(cell: Cell) -> dict[str, Any]:
     """What a cell is, apart from where it runs and which bytes the data is made of."""
-    return cell.model_dump(exclude=NOT_ITS_OWN, exclude_defaults=True)
+    return cell.flat(but=NOT_ITS_OWN, brief=True)
 
 
 def take_over(run: Run, cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]:
@@ -109,7 +105,7 @@ def take_over(run: Run, cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]
 def record_of(row: Row, cell: Cell) -> dict[str, Any]:
     """A row of results/ as a cell of a run folder, without pictures and values per image."""
     history = [
-        {"iteration": min(cell.history * place, row["iterations"]), "seconds": seconds, "psnr": psnr}
+        {"iteration": min(cell.attack.history * place, row["iterations"]), "seconds": seconds, "psnr": psnr}
         for place, (seconds, psnr) in enumerate(row["curve"], start=1)
     ]
     source = {"file": row["source"], "commit": row["commit"]}

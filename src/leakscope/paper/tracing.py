@@ -76,7 +76,7 @@ def measure(trace: Trace, folder: Path, data_root: Path | None) -> None:
     record = {
         "key": trace.key,
         "target": trace.target,
-        "cell": trace.cell.model_dump(exclude_defaults=True),
+        "cell": trace.cell.flat(brief=True),
         "metrics": {name: value if math.isfinite(value) else None for name, value in found.items()},
         "missing": {name: DIVERGED for name, value in found.items() if not math.isfinite(value)},
         "status": "finished",

@@ -51,17 +51,17 @@ def theorem1(cell: Cell, *, data_root: Path | None = None) -> dict[str, float]:
         here = batch_gradient(victim, state, buffers, x, y)
         change = {name: here[name] - there[name] for name in here}
         for name, value in change.items():
-            gap[name] = gap.get(name, torch.zeros_like(value)) + cell.lr * value
+            gap[name] = gap.get(name, torch.zeros_like(value)) + cell.client.lr * value
         apart = _norm({name: state[name] - line[name] for name in state})
         if apart > 0:
             largest["secant"] = max(largest["secant"], _norm(change) / apart)
-        if tau % max(1, math.ceil(cell.training.steps(cell.n) / PROBES)) == 0:
+        if tau % max(1, math.ceil(cell.client.training.steps(cell.client.n) / PROBES)) == 0:
             middle = {name: torch.lerp(state[name], line[name], 0.5) for name in state}
             norms = [_hessian_norm(victim, w, buffers, x, y, seed=tau) for w in (state, middle, line)]
             largest["lipschitz"] = max(largest["lipschitz"], *norms)
 
     seen = _walk(cell, data_root, compare)
-    mismatch, bound = _norm(gap), cell.lr * largest["lipschitz"] * seen.distance
+    mismatch, bound = _norm(gap), cell.client.lr * largest["lipschitz"] * seen.distance
     return {"mismatch": mismatch, "bound": bound, "ratio": mismatch / bound if bound else math.inf, **largest}
 
 
@@ -93,9 +93,9 @@ class _Walk:
 
 
 def _walk(cell: Cell, data_root: Path | None, look: Look) -> _Walk:
-    dataset = data.load(cell.dataset, root=data_root)
-    client = make_client(cell, dataset, cell.seed)
-    w0 = starting_weights(cell.w0, client.victim, dataset, avoid=client.batch, seed=cell.seed)
+    dataset = data.load(cell.client.dataset, root=data_root)
+    client = make_client(cell.client, dataset, cell.client.seed)
+    w0 = starting_weights(cell.client.w0, client.victim, dataset, avoid=client.batch, seed=cell.client.seed)
     delta = train(client, w0).delta
     walk = _Walk(client, w0, {name: value - delta[name] for name, value in w0.items()}, look)
     train(client, w0, gradients=walk.gradient)

@@ -9,29 +9,20 @@ import dataclasses
 import re
 import shlex
 
+from leakscope.cells.request import Request
 from leakscope.data import DATASETS
 from leakscope.report.reading import Run
+from leakscope.settings import LocalTraining, declared
 from leakscope.verdict.levels import Cell
-from leakscope.victims import MODELS
 
 HIDDEN = "…"
-SHOWN = frozenset(
-    f"--{name}"
-    for name in (
-        *("n", "epochs", "batch-size", "lr", "mode", "optimizer", "momentum", "weight-decay", "clients", "seed"),
-        *("fuse", "defense", "attack", "set", "labels", "matching", "iterations", "history", "restarts", "schedule"),
-        *("early-stop", "budget", "memory", "compile", "device", "workers", "executor", "rounds", "federation"),
-        *("search", "trials", "metric", "dataset", "model", "w0"),
-    )
-)
-"""Options whose values say nothing about persons or places, or are looked at one by one."""
-FLAGS = frozenset({"--json", "--quick", "--combine", "--check"})
+OPTIONS = declared(Request)
+OF_VERBS = frozenset({"--search", "--trials", "--metric"})
+"""Options of a single verb whose values are harmless."""
+FLAGS = frozenset({"--json", "--quick", "--combine", "--check"} | {o.flag for o in OPTIONS.values() if o.kind is bool})
 VERBS = frozenset({"audit", "attack", "compare", "reproduce", "tune", "simulate"})
 A_PLACE = re.compile(r"[/\\]")
-STARTS = re.compile(r"fresh|own|recorded|pretrain(:[a-z_]+=[0-9.e+-]+)?(,[a-z_]+=[0-9.e+-]+)*")
-CLIENT = frozenset(
-    {"n", "epochs", "batch_size", "lr", "mode", "optimizer", "momentum", "weight_decay", "seed", "steps"}
-)
+CLIENT = frozenset({"n", "seed", "steps", *declared(LocalTraining)})
 """Facts of a client; its writer, its id and the file it came from may name it."""
 NOTES = frozenset({"prior"})
 """Notes that are withheld: a prior tells the name of the images it has seen."""
@@ -47,7 +38,7 @@ def _plain(cell: Cell) -> Cell:
         **cell,
         "dataset": cell["dataset"] if cell["dataset"] in {*DATASETS, "recorded"} else "own images",
         "model": cell["model"].rpartition(":")[2],
-        "w0": cell["w0"] if STARTS.fullmatch(cell["w0"]) else "a file",
+        "w0": cell["w0"] if OPTIONS["w0"].may_show(cell["w0"]) else "a file",
         "client": {name: value for name, value in cell["client"].items() if name in CLIENT},
         "notes": {name: note for name, note in cell["notes"].items() if name not in NOTES},
         "error": "",
@@ -80,6 +71,7 @@ def withhold(command: str) -> str:
     return " ".join(["leakscope", *shown])
 
 
-def _harmless(option: str, value: str) -> bool:
-    known = {"--dataset": value in DATASETS, "--model": value in MODELS, "--w0": bool(STARTS.fullmatch(value))}
-    return option in SHOWN and not A_PLACE.search(value) and known.get(option, True)
+def _harmless(flag: str, value: str) -> bool:
+    option = next((one for one in OPTIONS.values() if one.flag == flag), None)
+    told = flag in OF_VERBS if option is None else option.may_show(value)
+    return told and not A_PLACE.search(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -21,7 +21,9 @@ from rich.text import Text
 
 from leakscope.cells.spec import Cell
 from leakscope.runs.time_left import TimeLeft
-from leakscope.runs.watching import Notice
+
+if TYPE_CHECKING:
+    from leakscope.runs.watching import Notice
 
 BARS = "▁▂▃▄▅▆▇█"
 

@@ -41,7 +41,7 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
 
     def watching(truth: Any) -> CellWatch:
         watches.append(CellWatch(run, cell.key, truth, stopped=stopped, notice=notice))
-        watches[0].tell("start", iteration=0, iterations=cell.iterations)
+        watches[0].tell("start", iteration=0, iterations=cell.attack.iterations)
         return watches[0]
 
     try:
@@ -66,7 +66,7 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
         "end",
         status=outcome.record["status"],
         iteration=outcome.record["iterations"],
-        iterations=cell.iterations,
+        iterations=cell.attack.iterations,
     )
     return str(outcome.record["status"])
 

@@ -124,7 +124,7 @@ def _submit(run: Run, cell: Cell, places: Places, board: Any) -> Any:
     saved = run.place(cell.key) / "checkpoint.pt"
     checkpoint = saved.read_bytes() if saved.exists() else None
     task = ray.remote(_remote_cell).options(**needs(cell), max_retries=0, name=str(cell))
-    return task.remote(cell.at_home(), places, checkpoint, board)
+    return task.remote(cell.with_absolute_paths(), places, checkpoint, board)
 
 
 def _remote_cell(cell: Cell, places: Places, checkpoint: bytes | None, board: Any) -> dict[str, bytes] | None:

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from safetensors.torch import save_file
 
 from leakscope.cells.run import Outcome
@@ -60,7 +59,7 @@ class Run:
             "schema_version": SCHEMA,
             "command": command,
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "cells": [{"key": cell.key, **cell.model_dump()} for cell in cells],
+            "cells": [{"key": cell.key, **cell.flat()} for cell in cells],
         }
         if planned is None or len(planned) < len(cells):
             write_json(folder / "plan.json", plan)
@@ -75,8 +74,8 @@ class Run:
             return None
         try:
             cells = read_object(path)["cells"]
-            return [Cell(**{name: value for name, value in cell.items() if name != "key"}) for cell in cells]
-        except (ValidationError, KeyError, TypeError, AttributeError) as error:
+            return [Cell.read({name: value for name, value in cell.items() if name != "key"}) for cell in cells]
+        except (InputError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 Problem(
                     f"{path} is not a plan that this version of leakscope can read",
@@ -138,18 +137,18 @@ class Run:
             self.place(cell.key) / "cell.json",
             {
                 "key": cell.key,
-                "dataset": cell.dataset,
-                "model": cell.model,
-                "attack": cell.attack,
+                "dataset": cell.client.dataset,
+                "model": cell.client.model,
+                "attack": cell.attack.attack,
                 "defense": cell.defense,
                 "client": {
-                    "n": cell.n,
-                    "epochs": cell.epochs,
-                    "batch_size": cell.batch_size,
-                    "lr": cell.lr,
-                    "seed": cell.seed,
+                    "n": cell.client.n,
+                    "epochs": cell.client.epochs,
+                    "batch_size": cell.client.batch_size,
+                    "lr": cell.client.lr,
+                    "seed": cell.client.seed,
                 },
-                "knowledge": {"labels": cell.labels, "normalisation": True, "auxiliary": cell.auxiliary},
+                "knowledge": {"labels": cell.attack.labels, "normalisation": True, "auxiliary": cell.attack.auxiliary},
                 "iterations": 0,
                 "metrics": {},
                 "baseline": {},

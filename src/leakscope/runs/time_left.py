@@ -15,8 +15,10 @@ class TimeLeft:
     """Seconds per iteration of each kind of cell, as measured so far; a kind not met yet counts as the mean of all."""
 
     def __init__(self, cells: Sequence[Cell], *, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
-        self.kinds: dict[str, Kind] = {cell.key: (cell.dataset, cell.model, cell.attack, cell.n) for cell in cells}
-        self.left: dict[str, float] = {cell.key: cell.iterations for cell in cells}
+        self.kinds: dict[str, Kind] = {
+            cell.key: (cell.client.dataset, cell.client.model, cell.attack.attack, cell.client.n) for cell in cells
+        }
+        self.left: dict[str, float] = {cell.key: cell.attack.iterations for cell in cells}
         self.began: dict[str, tuple[float, float]] = {}
         self.spent: dict[Kind, list[float]] = {}
         """kind -> [seconds, iterations]"""

@@ -1,18 +1,18 @@
-"""The form that starts an audit: a few whitelisted options, checked as the command line checks them."""
+"""The form that starts an audit: a few of the options, checked as the command line checks them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Any
 
 from leakscope.attacks import ATTACKS, AttackInfo
 from leakscope.cells.request import DEFAULT_ATTACK, Request
 from leakscope.data import DATASETS
 from leakscope.defenses import DEFENSES
 from leakscope.errors import InputError, Problem, unknown
-from leakscope.types import LabelKnowledge
+from leakscope.settings import Declared, declared
 from leakscope.victims import MODELS
 from leakscope.web.folder import NAME
 
@@ -29,52 +29,70 @@ SAFE_TEXT = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_:=.,+eE")
 
 @dataclass(frozen=True)
 class Number:
-    """A field for a number, with the range in which the dashboard accepts it."""
+    """A field for a number: what the dashboard proposes, and the most that it takes on."""
 
-    label: str
+    name: str
     default: int | float | None
-    low: float
-    high: float
+    most: float
     help: str
-    whole: bool = True
+
+    @property
+    def declared(self) -> Declared:
+        return declared(Request)[self.name]
+
+    @property
+    def label(self) -> str:
+        return self.declared.option.label
+
+    @property
+    def whole(self) -> bool:
+        return self.declared.kind is int
+
+    @property
+    def low(self) -> float:
+        """The least that the field takes; a bound that is itself too low has a millionth above it."""
+        option = self.declared.option
+        return option.at_least if option.above < option.at_least else option.above + 1e-6
 
     @property
     def text(self) -> str:
         """The default as the field shows it."""
         return "" if self.default is None else str(self.default)
 
-    def read(self, name: str, text: str) -> int | float | None:
+    def read(self, text: str) -> int | float | None:
         """The value, None for an empty field that may be empty; ValueError with the complaint."""
         if not text.strip():
             if self.default is None:
                 return None
-            raise ValueError(f"{name} is empty")
+            raise ValueError(f"{self.label} is empty")
         try:
             value: int | float = int(text) if self.whole else float(text)
         except ValueError:
-            raise ValueError(f"{name} = {text[:20]!r} is not a {'whole ' if self.whole else ''}number") from None
-        if not self.low <= value <= self.high:
-            raise ValueError(f"{name} = {value} is not between {self.low:g} and {self.high:g}")
+            raise ValueError(f"{self.label}: {text[:20]!r} is not a {'whole ' if self.whole else ''}number") from None
+        if not (self.declared.option.holds(value) and value <= self.most):
+            raise ValueError(f"{self.label}: {value} is not between {self.low:g} and {self.most:g}")
         return value
 
 
 NUMBERS = {
-    "n": Number("Images of the client", 20, 1, 1000, "the fewer, the more leaks"),
-    "epochs": Number("Local epochs", 5, 1, 1000, "before the update is sent"),
-    "batch_size": Number("Batch size", None, 1, 1000, "empty: 10, or all where there are fewer"),
-    "lr": Number("Learning rate", 0.004, 1e-8, 100, "of the client", whole=False),
-    "iterations": Number("Iterations", 500, 1, 100_000, "of the attack; more find more"),
-    "clients": Number("Clients", 1, 1, 100, "each with its own images and seed"),
-    "seed": Number("First seed", 0, 0, 2**31, "the same seed gives the same client"),
-    "workers": Number("Workers", 1, 1, float(os.cpu_count() or 1), "cells attacked at the same time"),
+    number.name: number
+    for number in (
+        Number("n", 20, 1000, "the fewer, the more leaks"),
+        Number("epochs", 5, 1000, "before the update is sent"),
+        Number("batch_size", None, 1000, "empty: 10, or all where there are fewer"),
+        Number("lr", 0.004, 100, "of the client"),
+        Number("iterations", 500, 100_000, "of the attack; more find more"),
+        Number("clients", 1, 100, "each with its own images and seed"),
+        Number("seed", 0, 2**31, "the same seed gives the same client"),
+        Number("workers", 1, float(os.cpu_count() or 1), "cells attacked at the same time"),
+    )
 }
 CHOICES: dict[str, Sequence[str]] = {
     "dataset": tuple(name for name in DATASETS if ":" not in name and name != "folder"),
     "model": ("", *MODELS),
-    "labels": get_args(LabelKnowledge),
-    "mode": ("eval", "train"),
+    **{name: declared(Request)[name].choices for name in ("labels", "mode")},
 }
-DEFAULTS: dict[str, str] = {"dataset": "photos", "model": "", "labels": "known", "mode": "eval"}
+DEFAULTS: dict[str, str] = {name: declared(Request)[name].default or "" for name in CHOICES}
 
 
 @dataclass(frozen=True)
@@ -82,15 +100,19 @@ class Form:
     """A checked form."""
 
     name: str
-    dataset: str = "photos"
-    model: str = ""
-    labels: str = "known"
-    mode: str = "eval"
     attacks: tuple[str, ...] = (DEFAULT_ATTACK,)
     defenses: tuple[str, ...] = ("none",)
+    chosen: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULTS))
     numbers: Mapping[str, int | float | None] = field(
         default_factory=lambda: {name: number.default for name, number in NUMBERS.items()}
     )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options of a request that the form fills."""
+        single = {**self.chosen, **self.numbers, "history": self.history}
+        known = {name: value for name, value in single.items() if value not in (None, "")}
+        return {**known, "attacks": self.attacks, "defenses": self.defenses}
 
     @property
     def history(self) -> int:
@@ -99,34 +121,21 @@ class Form:
 
     def options(self) -> list[str]:
         """The options of `leakscope audit`, without --out."""
-        named = [("--dataset", self.dataset), ("--labels", self.labels), ("--mode", self.mode)]
-        named += [("--history", str(self.history))]
-        named += [("--model", self.model)] if self.model else []
-        named += [("--attack", attack) for attack in self.attacks]
-        named += [("--defense", defense) for defense in self.defenses]
-        named += [
-            (f"--{key.replace('_', '-')}", f"{value}") for key, value in self.numbers.items() if value is not None
+        pairs = [
+            (declared(Request)[name].flag, str(one))
+            for name, value in self.given.items()
+            for one in (value if isinstance(value, tuple) else (value,))
         ]
-        return [word for pair in named for word in pair]
+        return [word for pair in pairs for word in pair]
 
     def request(self) -> Request:
         """The same as the command line would understand it."""
-        numbers = {key: value for key, value in self.numbers.items() if key != "workers" and value is not None}
-        return Request(
-            dataset=self.dataset,
-            model=self.model or None,
-            labels=self.labels,
-            mode=self.mode,
-            attacks=self.attacks,
-            defenses=self.defenses,
-            history=self.history,
-            **numbers,  # type: ignore[arg-type]
-        )
+        return Request(**self.given)
 
     def as_fields(self) -> dict[str, list[str]]:
         """What a browser would send for it: the way in which it is kept on disk."""
-        numbers = {key: [] if value is None else [str(value)] for key, value in self.numbers.items()}
-        single = {key: [getattr(self, key)] for key in ("name", *CHOICES)}
+        numbers = {name: [] if value is None else [str(value)] for name, value in self.numbers.items()}
+        single = {name: [value] for name, value in {"name": self.name, **self.chosen}.items()}
         return {**single, "attack": list(self.attacks), "defense": list(self.defenses), **numbers}
 
 
@@ -148,7 +157,7 @@ def read_form(fields: Mapping[str, Sequence[str]]) -> Form:
     numbers: dict[str, int | float | None] = {}
     for key, number in NUMBERS.items():
         try:
-            numbers[key] = number.read(key, _one(fields, key, number.text))
+            numbers[key] = number.read(_one(fields, key, number.text))
         except ValueError as error:
             problems.append(Problem(str(error)))
     attacks = tuple(dict.fromkeys(fields.get("attack", ())))
@@ -156,7 +165,7 @@ def read_form(fields: Mapping[str, Sequence[str]]) -> Form:
     problems += _problems_of_parts(attacks, defenses)
     if problems:
         raise InputError(*problems)
-    return Form(name=name, attacks=attacks, defenses=defenses or ("none",), numbers=numbers, **chosen)
+    return Form(name=name, attacks=attacks, defenses=defenses or ("none",), chosen=chosen, numbers=numbers)
 
 
 def _problems_of_parts(attacks: Sequence[str], defenses: Sequence[str]) -> list[Problem]:
