@@ -13,7 +13,7 @@ from torch import nn
 pytest.importorskip("diffusers", reason="dggi needs diffusers (extra `diffusion`)")
 
 from leakscope.attacks import build_attack
-from leakscope.attacks.changes import Moment
+from leakscope.attacks.composition import Moment
 from leakscope.attacks.diffusion import granting
 from leakscope.attacks.diffusion.denoising import Interleave, Score
 from leakscope.attacks.known import Dummy, Known

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from leakscope.attacks.changes import Moment
+from leakscope.attacks.composition import Moment
 from leakscope.attacks.drift import Straighten, drift, layer_update, row_space, twins
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.known import Dummy, Known

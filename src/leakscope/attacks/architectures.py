@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from torch import nn
 
+from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.known import Known
 from leakscope.attacks.priors import TotalVariation
 from leakscope.attacks.surrogate import Bezier
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +19,7 @@ class SmallSteps:
 
     lr: float = 0.1
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         if not has_layer_norm(known) or not isinstance(attack.images, Pixels):
             return attack, known, {}
         note = {"steps": f"rate {self.lr:g} without decay, because the model has layer norms"}
@@ -38,7 +34,7 @@ class OwnMoments:
     they run away in the first steps, and units behind them die (docs/paper.md).
     """
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         if has_convolution(known) and not has_layer_norm(known):
             return attack, known, {}
         note = {"moments": "one for every entry of P1 and d, because the model is no plain convolutional net"}
@@ -54,7 +50,7 @@ class ShortLeash:
 
     times: float = 3.0
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         path = attack.surrogate
         if has_convolution(known) or has_layer_norm(known) or not isinstance(path, Bezier):
             return attack, known, {}
@@ -72,7 +68,7 @@ class LessSmoothing:
 
     part: float = 0.2
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         if has_convolution(known):
             return attack, known, {}
         priors = tuple(

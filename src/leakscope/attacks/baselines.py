@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from leakscope.attacks.architectures import SmallSteps
-from leakscope.attacks.changes import Adaptation
+from leakscope.attacks.composition import Adaptation, Adapted, Composition
 from leakscope.attacks.copies import EpochCopies, OrderInvariance
 from leakscope.attacks.diffusion.granting import GoOnFromItself, Mode, UsePrior
 from leakscope.attacks.direction import Direction, Gradient, GradientRegularisation, Signed
@@ -21,6 +21,7 @@ from leakscope.attacks.matching import Cosine
 from leakscope.attacks.partial import PartialTopR, SquaredError
 from leakscope.attacks.priors import TotalVariation
 from leakscope.attacks.recipes import nl_sme, sme
+from leakscope.attacks.registry import build_attack
 from leakscope.attacks.surrogate import Linear, Start, Surrogate
 from leakscope.attacks.unrolled import Trainable, Unrolled
 from leakscope.attacks.warm_start import StartFrom
@@ -34,7 +35,7 @@ SIGNS: dict[str, Direction] = {"none": Gradient(), "hard": Signed(), "soft": Sig
 class ForgetLabels:
     """Labels are optimised with the images, even where they were granted."""
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         return attack, replace(known, labels=None), {"labels": "optimised with the images; granted ones were not used"}
 
 
@@ -158,7 +159,7 @@ class SearchByDevice:
 
     count: int | None = None
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         count = self.count or (20 if known.w0.device.type == "cpu" else 200)
         return replace(attack, preparation=Search(count=count)), known, {}
 
@@ -180,8 +181,6 @@ def unrolled(
     `copies`: an own set of dummy images for every epoch, tied by an order-invariant prior. `start`: the name of an
     attack that gets the first `share` of the iterations. `lr` is 1 from noise and 0.1 from there.
     """
-    from leakscope.attacks import build_attack  # the registry holds this recipe, this recipe may hold any other
-
     lr = lr if lr is not None else 1.0 if start == "noise" else 0.1
     priors = (TotalVariation(weight=tv), *((OrderInvariance(weight=order_weight),) if copies else ()))
     first: tuple[Adaptation, ...] = (

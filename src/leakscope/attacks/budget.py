@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from leakscope.attacks.composition import Adapted, Composition
+from leakscope.attacks.descent import Descent
 from leakscope.attacks.known import Known
 from leakscope.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
 
 TRIAL, LEAST = 5, 20
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -24,9 +21,7 @@ class Budget:
 
     seconds: float
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
-        from leakscope.attacks.descent import Descent  # the engine runs adaptations, this one runs the engine
-
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         trial = Descent(attack, known, None, seed=0, state=None)
         trial.step()
         began = time.perf_counter()

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
-from leakscope.attacks.preparation import Prepared
+from leakscope.attacks.composition import Prepared, State
 from leakscope.types import Reconstruction
 
-if TYPE_CHECKING:
-    from leakscope.attacks.descent import Descent
+Checkpoint = State
 
-Checkpoint = dict[str, Any]
+
+class Packable(Protocol):
+    """A run that may be interrupted."""
+
+    def pack(self) -> State: ...
 
 
 def checkpoint(
-    iterations: int, restart: int, champion: Reconstruction | None, ready: Prepared, runs: Sequence[Descent] | None
+    iterations: int, restart: int, champion: Reconstruction | None, ready: Prepared, runs: Sequence[Packable] | None
 ) -> Checkpoint:
     """The state of an attack: the best restart so far, what was prepared, and the descents that run, if any do."""
     state = {"iterations": iterations, "restart": restart, "champion": pack(champion), "ready": ready.pack()}

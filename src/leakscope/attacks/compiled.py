@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Protocol
 
 import torch
 from filelock import FileLock, Timeout
@@ -22,15 +22,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from leakscope.attacks.calculus import Functional, Tensors
+from leakscope.attacks.composition import Composition
 from leakscope.attacks.direction import Evaluated
 from leakscope.attacks.known import Known, Variables
 from leakscope.attacks.objective import Objective
 from leakscope.attacks.surrogate import Start
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
-
-Choice = Literal["auto", "on", "off"]
 
 
 class Differentiable(Protocol):
@@ -62,7 +58,7 @@ FAILURES = (RuntimeError, TypeError, ValueError, AttributeError, AssertionError,
 """What tracing somebody's model or calling somebody's compiler may raise; the eager step does without both."""
 
 
-def pays(attack: Attack, known: Known) -> bool:
+def pays(attack: Composition, known: Known) -> bool:
     """Whether compiling saves more than it costs: a function of attack, model, shapes and device, never of a clock."""
     saved = {"cpu": lambda: SAVED * 9 * forward_operations(known) / SPEED, "cuda": lambda: LAUNCHES}
     a_step = saved.get(known.w0.device.type, lambda: 0.0)()
@@ -78,7 +74,7 @@ def forward_operations(known: Known) -> float:
     return float(counter.get_total_flops()) * known.n / len(few)
 
 
-def why_not(attack: Attack) -> str | None:
+def why_not(attack: Composition) -> str | None:
     """What keeps an attack from being compiled at all."""
     if type(attack.surrogate).linearise is not Start.linearise:
         return "the surrogate simulates several steps"
@@ -99,7 +95,7 @@ class Evaluator:
     """Of what the compiled function knows; what has other shapes later is evaluated eagerly."""
 
     @classmethod
-    def of(cls, attack: Attack, known: Known) -> Evaluator:
+    def of(cls, attack: Composition, known: Known) -> Evaluator:
         wanted = attack.compile == "on" or (attack.compile == "auto" and pays(attack, known))
         hindrance = why_not(attack) if wanted else None
         return cls(wanted and hindrance is None, note=hindrance and f"eager: {hindrance}")

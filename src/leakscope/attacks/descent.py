@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from leakscope.attacks.changes import FINISHED, Moment
+from leakscope.attacks.checkpoints import Checkpoint
 from leakscope.attacks.compiled import Evaluator
+from leakscope.attacks.composition import FINISHED, Composition, Moment, Prepared
 from leakscope.attacks.copies import merge
 from leakscope.attacks.direction import Evaluated, Gradients
 from leakscope.attacks.known import Known, Variable
@@ -21,15 +22,10 @@ from leakscope.attacks.labelling import Labelling
 from leakscope.attacks.lockstep import Lockstep
 from leakscope.attacks.objective import Objective
 from leakscope.attacks.optimisers import OPTIMISERS
-from leakscope.attacks.preparation import Prepared
 from leakscope.attacks.rounds import Round, Together, named
 from leakscope.attacks.schedules import SCHEDULES
 from leakscope.attacks.watch import Watch
 from leakscope.types import Reconstruction, stream
-
-if TYPE_CHECKING:
-    from leakscope.attacks.checkpoints import Checkpoint
-    from leakscope.attacks.engine import Attack
 
 Status = Literal["finished", "stopped early", "interrupted"]
 
@@ -68,7 +64,7 @@ class Descent:
 
     def __init__(
         self,
-        attack: Attack,
+        attack: Composition,
         known: Known,
         labelling: Labelling | None,
         *,
@@ -261,7 +257,7 @@ class Descent:
         return before - now < self.attack.early_stop * abs(before)
 
 
-def declare(attack: Attack, known: Known, seed: int) -> dict[str, Variable]:
+def declare(attack: Composition, known: Known, seed: int) -> dict[str, Variable]:
     """All variables of all parts."""
     start = stream(seed, "dummy start")
     declared = {**attack.images.variables(known, start), **attack.surrogate.variables(known)}

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from leakscope.attacks.changes import Moment
+from leakscope.attacks.composition import Moment
 from leakscope.attacks.known import Known, Variables
 from leakscope.types import stream
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Calibrated, CalibratedTensors, Matching, Wrapped
 from leakscope.attacks.memory import available_mb
 from leakscope.attacks.optimisers import LEAN
 from leakscope.attacks.surrogate import Start
 from leakscope.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
 
 Memory = Literal["normal", "low"]
 ACTIVATIONS_MB = {"normal": 1536, "low": 192}
@@ -36,7 +33,7 @@ class Fit:
 
     memory: Memory = "normal"
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         if attack.schedule == "fast":
             attack = in_few_steps(attack, known)
         if self.memory == "low":
@@ -55,13 +52,13 @@ class Fit:
         return attack, known, {"memory": {**note, "why": why} if why else note}
 
 
-def low_memory(attack: Attack, known: Known) -> Attack:
+def low_memory(attack: Composition, known: Known) -> Composition:
     """One second moment and one d per tensor: two copies of the model more than SME, P1 and its momentum, not four."""
     optimiser = "adam-lean" if attack.optimiser == "adam" else attack.optimiser
     return replace(attack, matching=_per_tensor(attack.matching, known), optimiser=optimiser)
 
 
-def in_few_steps(attack: Attack, known: Known) -> Attack:
+def in_few_steps(attack: Composition, known: Known) -> Composition:
     """What gets further in few iterations: one d per tensor, and images that look ahead beside a free path.
 
     Nesterov's momentum gains there and nothing in IG and SME (docs/speed.md), whose optimiser stays.
@@ -79,7 +76,7 @@ def _per_tensor(matching: Matching, known: Known) -> Matching:
     return matching
 
 
-def in_chunks(attack: Attack, known: Known, limit_mb: float) -> tuple[Attack, str | None]:
+def in_chunks(attack: Composition, known: Known, limit_mb: float) -> tuple[Composition, str | None]:
     """Chunks of equal size whose activations stay below the limit, where the model lets images go one by one."""
     whole = activations_mb(known) * known.n
     if attack.chunk is not None or whole <= limit_mb:
@@ -92,7 +89,7 @@ def in_chunks(attack: Attack, known: Known, limit_mb: float) -> tuple[Attack, st
     return replace(attack, chunk=math.ceil(known.n / passes)), f"{passes} passes"
 
 
-def estimate_mb(attack: Attack, known: Known) -> float:
+def estimate_mb(attack: Composition, known: Known) -> float:
     """Peak memory of an attack: torch, copies of the model, and the activations of the images in one pass."""
     copy = known.w0.numel() * known.w0.element_size() / 2**20
     variables = {**attack.surrogate.variables(known), **attack.matching.variables(known)}

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from leakscope.attacks.calculus import Functional
 from leakscope.attacks.compiled import Differentiable, tensors, why_not, with_tensors
+from leakscope.attacks.composition import Composition
 from leakscope.attacks.direction import Evaluated, Gradient
 from leakscope.attacks.known import Known, Variables
 from leakscope.attacks.objective import Objective
 from leakscope.attacks.optimisers import LEAN
-
-if TYPE_CHECKING:
-    from leakscope.attacks.descent import Descent
-    from leakscope.attacks.engine import Attack
-    from leakscope.attacks.rounds import Round
+from leakscope.attacks.rounds import Round
 
 
-def groups(attack: Attack, known: Known, rounds: Sequence[Round], *, first: int) -> Iterator[Sequence[int]]:
+class Running(Protocol):
+    """What of a run an evaluation needs."""
+
+    @property
+    def objective(self) -> Differentiable: ...
+
+    @property
+    def v(self) -> Variables: ...
+
+
+def groups(attack: Composition, known: Known, rounds: Sequence[Round], *, first: int) -> Iterator[Sequence[int]]:
     """The restarts from `first` on: all in lockstep, or one after the other."""
     restarts = range(first, attack.restarts)
     return iter([restarts] if in_lockstep(attack, known, rounds) else [(restart,) for restart in restarts])
 
 
-def in_lockstep(attack: Attack, known: Known, rounds: Sequence[Round]) -> bool:
+def in_lockstep(attack: Composition, known: Known, rounds: Sequence[Round]) -> bool:
     """Whether restarts can and should go together: a function of attack and device, never of a clock."""
     simple = not rounds and attack.preparation is None and why_not(attack) is None
     once = attack.optimiser in ("adam", *LEAN) and isinstance(attack.direction, Gradient)
@@ -40,7 +47,7 @@ def in_lockstep(attack: Attack, known: Known, rounds: Sequence[Round]) -> bool:
 class Lockstep:
     """An evaluator that several runs share: the first that asks has all of them evaluated."""
 
-    runs: list[Descent] = field(default_factory=list)
+    runs: list[Running] = field(default_factory=list)
     ready: dict[int, Evaluated] = field(default_factory=dict)
 
     def __call__(self, objective: Differentiable, v: Variables, progress: Tensor) -> Evaluated:  # noqa: ARG002

@@ -7,20 +7,18 @@ ratio, and a denoised target. Otherwise the global cosine, which no clipping can
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Imitating, Layerwise, Masked
 from leakscope.attacks.surrogate import Bezier, Linear
 from leakscope.defenses import Imitable, parse_defense
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
 
 ZEROS = 0.5
 """A tensor with more exact zeros than this was suppressed: dead units leave up to about a third on the paper's nets."""
@@ -29,8 +27,6 @@ NOISE = 0.03
 CURVATURE = 1.0
 """Signal-to-noise ratio below which a free control point fits noise, and the straight line is used instead."""
 
-Adapted = tuple["Attack", Known, Mapping[str, object]]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
@@ -38,13 +34,13 @@ class Reliability:
 
     mode: Literal["auto", "mask", "layerwise", "adaptive"] = "auto"
 
-    def __call__(self, attack: Attack, known: Known) -> Adapted:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         if self.mode != "auto":
             return CHOICES[self.mode](attack, known, "asked for")
         return choose(attack, known)
 
 
-def choose(attack: Attack, known: Known) -> Adapted:
+def choose(attack: Composition, known: Known) -> Adapted:
     """The matching that the update's own structure asks for."""
     suppressed = {name: zeros(value) for name, value in known.split(known.delta).items() if zeros(value) > ZEROS}
     if suppressed:
@@ -57,14 +53,14 @@ def choose(attack: Attack, known: Known) -> Adapted:
     return attack, known, {"matching": {"chosen": "global", "why": "no suppressed tensors and no noise to speak of"}}
 
 
-def mask(attack: Attack, known: Known, why: str) -> Adapted:
+def mask(attack: Composition, known: Known, why: str) -> Adapted:
     """L_mask = 1 - cos(m * g, m * delta) with m = [delta != 0]."""
     known = replace(known, constants={**known.constants, "mask": (known.delta != 0).to(known.delta)})
     attack = replace(attack, matching=Masked(inner=attack.matching))
     return attack, known, {"matching": {"chosen": "mask", "why": why}}
 
 
-def layerwise(attack: Attack, known: Known, why: str) -> Adapted:
+def layerwise(attack: Composition, known: Known, why: str) -> Adapted:
     """L_rel = 1 - sum_l alpha_l cos(g_l, delta*_l) / sum_l alpha_l, alpha_l = SNR_l / (1 + SNR_l)."""
     sigma, delta = noise_level(known), known.delta.cpu()  # not all devices have doubles
     layers = known.split(delta)
@@ -80,7 +76,7 @@ def layerwise(attack: Attack, known: Known, why: str) -> Adapted:
     return replace(attack, matching=Layerwise(inner=attack.matching)), known, {"matching": note}
 
 
-def adaptive(attack: Attack, known: Known, why: str) -> Adapted:
+def adaptive(attack: Composition, known: Known, why: str) -> Adapted:
     """L_adaptive = 1 - cos(D(g), delta) with the declared defense D, where D can be applied to a dummy update."""
     defenses = tuple(part for part in parse_defense(known.declared_defense).parts if isinstance(part, Imitable))
     if not defenses:
@@ -90,7 +86,7 @@ def adaptive(attack: Attack, known: Known, why: str) -> Adapted:
     return attack, known, {"matching": {"chosen": "adaptive", "why": why}}
 
 
-CHOICES: dict[str, Callable[[Attack, Known, str], Adapted]] = {
+CHOICES: dict[str, Callable[[Composition, Known, str], Adapted]] = {
     "mask": mask,
     "layerwise": layerwise,
     "adaptive": adaptive,

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from leakscope.attacks.composition import Composition
 from leakscope.attacks.images import Images
 from leakscope.attacks.known import Known, Variable, Variables
 from leakscope.attacks.objective import Gradients, Objective, Terms
 from leakscope.observation.firewall import Observation
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
 
 
 @dataclass(frozen=True)
 class Round:
     """A further round: the composition as adapted to its update, and the variables of its surrogate and matching."""
 
-    attack: Attack
+    attack: Composition
     known: Known
     declared: Mapping[str, Variable]
 
     @classmethod
-    def of(cls, attack: Attack, seen: Observation, device: torch.device) -> Round:
+    def of(cls, attack: Composition, seen: Observation, device: torch.device) -> Round:
         adapted, known, _ = attack.adapt(Known.of(seen, device))
         return cls(adapted, known, {**adapted.surrogate.variables(known), **adapted.matching.variables(known)})
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
+from leakscope.attacks.composition import Composition
 
 Schedule = Callable[[float], float]
 
@@ -35,6 +33,6 @@ def fast(progress: float) -> float:
 SCHEDULES: dict[str, Schedule] = {"paper": paper, "constant": constant, "cosine": cosine, "fast": fast}
 
 
-def usual_iterations(attack: Attack, schedule: str | None) -> int:
+def usual_iterations(attack: Composition, schedule: str | None) -> int:
     """How many iterations an attack gets that nobody counted: its own, or half where `fast` replaces the paper's."""
     return attack.iterations // 2 if schedule == "fast" and attack.schedule == "paper" else attack.iterations

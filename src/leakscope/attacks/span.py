@@ -6,22 +6,18 @@ its row space: exactly where the layer sees the raw image, which never changes, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from leakscope.attacks.architectures import has_layer_norm
+from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.drift import Straighten, features, layer_update, row_space
 from leakscope.attacks.known import Dummy, Known, Variable, Variables
 from leakscope.attacks.matching import Wrapped
 from leakscope.attacks.surrogate import Bezier, Linear
 from leakscope.attacks.unmix import Unmix
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
 
 TRUSTED_TAIL = 3e-4
 """Share of the layer's energy outside the span up to which the span is believed (undefended updates: below 1e-4)."""
@@ -84,7 +80,7 @@ class FollowSpan:
     Where there is none, or none to believe, `otherwise` is run instead.
     """
 
-    otherwise: Attack
+    otherwise: Composition
     weight: float = 80.0
     margin: float = 0.3
     """The prior keeps N (1 + margin) directions: features move a little while the client trains."""
@@ -93,7 +89,7 @@ class FollowSpan:
     unmixing: bool = True
     straighten: bool = True
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         if known.feature_layer is None:
             return self._without(attack, known, "the model has no fully connected layer on image vectors")
         if "target" in known.constants:
@@ -118,7 +114,7 @@ class FollowSpan:
         )
         return attack, known, {"span": f"prior, {outside}"}
 
-    def _without(self, attack: Attack, known: Known, why: str) -> tuple[Attack, Known, Mapping[str, object]]:
+    def _without(self, attack: Composition, known: Known, why: str) -> Adapted:
         """The other attack, with what reliability-aware matching has found out, and its own length unless asked."""
         other, matching = self.otherwise, attack.matching
         own = attack.iterations == ITERATIONS
@@ -136,7 +132,7 @@ class FollowSpan:
             note.update(more)
         return attack, known, note
 
-    def _inside(self, attack: Attack, known: Known) -> Attack:
+    def _inside(self, attack: Composition, known: Known) -> Composition:
         """N^2 unknowns leave no need for a free control point, which would only fit the update without the images."""
         surrogate = attack.surrogate
         if isinstance(surrogate, Bezier):

@@ -17,7 +17,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from leakscope.attacks.changes import FINISHED, Moment
+from leakscope.attacks.composition import FINISHED, Moment
 from leakscope.attacks.known import Known, Variables
 from leakscope.attacks.pages import fill_pages, page_value
 

@@ -12,22 +12,20 @@ through these: k = ceil(sqrt(S)) makes that 2 sqrt(S) weight vectors, for one mo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from leakscope.attacks.calculus import Pull, Tensors
+from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.known import Known, Variables
 from leakscope.attacks.passes import Passes
 from leakscope.attacks.surrogate import Start
 from leakscope.errors import Problem, refuse
 from leakscope.types import stream
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
 
 STEADY = 0.1
 """Largest rate of a coarse step at which the simulated path still follows the true one (lr 0.004, measured)."""
@@ -191,7 +189,7 @@ PLANS = {"full": full, "epochs": epochs, "coarse": coarse}
 class Trainable:
     """Refuses clients whose training the simulation cannot follow."""
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         training, part = known.training, attack.surrogate
         assert isinstance(part, Unrolled)
         problems = []

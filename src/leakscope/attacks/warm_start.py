@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
+from leakscope.attacks.composition import Adapted, Composition, Keep, Prepared
+from leakscope.attacks.descent import Descent, descend
 from leakscope.attacks.known import Known
-from leakscope.attacks.preparation import Keep, Prepared
 from leakscope.attacks.watch import Watch
-
-if TYPE_CHECKING:
-    from leakscope.attacks.descent import Descent
-from leakscope.attacks.engine import Attack
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartFrom:
     """Gives the share `share` of the iterations to another attack."""
 
-    attack: Attack
+    attack: Composition
     share: float = 0.6
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         first = min(max(1, round(self.share * attack.iterations)), attack.iterations - 1)
         if first < 1:
             return attack, known, {"start": "noise, because one iteration cannot be shared"}
@@ -41,15 +38,13 @@ class WarmStart:
     How well they explain the update, without priors, becomes `start_l_sim`.
     """
 
-    attack: Attack
+    attack: Composition
     ratio: float
     """Its iterations as a multiple of those of the attack it prepares."""
 
     def __call__(
-        self, attack: Attack, known: Known, *, seed: int, watch: Watch, before: Prepared | None, keep: Keep
+        self, attack: Composition, known: Known, *, seed: int, watch: Watch, before: Prepared | None, keep: Keep
     ) -> Prepared:
-        from leakscope.attacks.descent import Descent, descend  # a descent runs preparations, this one runs a descent
-
         first, seen, notes = self.attack.adapt(known)
         iterations = max(1, round(self.ratio * attack.iterations))
         first = replace(first, iterations=iterations, history=attack.history, chunk=attack.chunk)

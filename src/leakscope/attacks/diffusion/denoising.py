@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakscope.attacks.changes import Moment
+from leakscope.attacks.composition import Moment
 from leakscope.attacks.diffusion.evidence import Believing
 from leakscope.attacks.known import Dummy, Known, Variables
 from leakscope.types import stream

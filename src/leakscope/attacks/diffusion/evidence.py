@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from leakscope.attacks.changes import Moment
+from leakscope.attacks.composition import Moment
 from leakscope.attacks.known import Known
 from leakscope.prior.denoiser import CLEAN, Denoiser
 from leakscope.prior.frame import put_in_frame, take_from_frame

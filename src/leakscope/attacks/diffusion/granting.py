@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 
+from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.diffusion.denoising import Interleave, Rescore, Score
 from leakscope.attacks.diffusion.guidance import Descend, DiffusionProjected
 from leakscope.attacks.images import Pixels
@@ -19,13 +20,9 @@ from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.folder import MAKE, find_prior, fingerprint, read_denoiser, read_facts
 from leakscope.prior.frame import side_for
 
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
-
 Mode = Literal["interleaved", "dps", "score"]
 STEPS: Mapping[str, int] = {"interleaved": 50, "dps": 200, "score": 200}
 """How often the prior is asked, at most once an iteration."""
-Adapted = tuple["Attack", Known, Mapping[str, object]]
 
 
 def without_a_prior(name: str) -> Problem:
@@ -45,7 +42,7 @@ class GoOnFromItself:
     """Factor on the pixels' rate."""
     schedule: str
 
-    def __call__(self, attack: Attack, known: Known) -> Adapted:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         first = replace(attack, name=self.name, adaptations=())
         attack, known, note = StartFrom(attack=first, share=self.share)(attack, known)
         assert isinstance(attack.images, Pixels)
@@ -67,7 +64,7 @@ class UsePrior:
     weight: float
     zeta: float
 
-    def __call__(self, attack: Attack, known: Known) -> Adapted:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         refuse(self._ungranted(attack.name, known))
         folder = find_prior(str(self.prior))
         denoiser = read_denoiser(folder).to(known.w0)
@@ -103,7 +100,9 @@ class UsePrior:
                 yield Problem(f"dggi.{name}={time} is no time of the prior", fix=f"0 to {denoiser.times - 1}")
 
 
-def interleaved(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Known) -> tuple[Attack, Known]:
+def interleaved(
+    use: UsePrior, denoiser: Denoiser, steps: int, attack: Composition, known: Known
+) -> tuple[Composition, Known]:
     """Denoising between iterations."""
     renewal = Interleave(
         denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack, polish=use.polish, kappa=use.kappa
@@ -111,7 +110,9 @@ def interleaved(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, k
     return replace(attack, renewal=renewal), _trusting(known)
 
 
-def score(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Known) -> tuple[Attack, Known]:
+def score(
+    use: UsePrior, denoiser: Denoiser, steps: int, attack: Composition, known: Known
+) -> tuple[Composition, Known]:
     """A penalty that is renewed between iterations."""
     renewal = Rescore(denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack, polish=use.polish)
     attack = replace(attack, renewal=renewal, priors=(*attack.priors, Score(weight=use.weight)))
@@ -119,7 +120,7 @@ def score(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: 
     return attack, _trusting(replace(known, constants={**known.constants, **nothing}))
 
 
-def dps(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Known) -> tuple[Attack, Known]:
+def dps(use: UsePrior, denoiser: Denoiser, steps: int, attack: Composition, known: Known) -> tuple[Composition, Known]:
     """Guided sampling, from noise alone where there is nothing to start from.
 
     The network is inside the images, which is nothing to compile.
@@ -130,7 +131,7 @@ def dps(use: UsePrior, denoiser: Denoiser, steps: int, attack: Attack, known: Kn
     return replace(attack, images=images, renewal=renewal, schedule="constant", compile="off"), _trusting(known)
 
 
-MODES: Mapping[str, Callable[[UsePrior, Denoiser, int, Attack, Known], tuple[Attack, Known]]] = {
+MODES: Mapping[str, Callable[[UsePrior, Denoiser, int, Composition, Known], tuple[Composition, Known]]] = {
     "interleaved": interleaved,
     "dps": dps,
     "score": score,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from leakscope.attacks.changes import Moment
+from leakscope.attacks.composition import Moment
 from leakscope.attacks.diffusion.evidence import Believing
 from leakscope.attacks.known import Known, Variable, Variables
 from leakscope.prior.denoiser import Denoiser

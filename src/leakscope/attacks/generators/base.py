@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.known import Known, Variable, Variables
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -95,7 +92,7 @@ class WidthByDevice:
 
     cpu: int
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         images = attack.images
         assert isinstance(images, Generated)
         on_cpu = known.w0.device.type == "cpu"

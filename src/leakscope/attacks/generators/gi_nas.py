@@ -6,20 +6,18 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from leakscope.attacks.composition import Composition, Keep, Prepared
+from leakscope.attacks.descent import declare
 from leakscope.attacks.generators.base import Generated, bare
 from leakscope.attacks.generators.space import LATENT, LEVELS, OPERATORS, Operator, SearchedNet
 from leakscope.attacks.known import Known
-from leakscope.attacks.preparation import Keep, Prepared
 from leakscope.attacks.watch import Watch
 from leakscope.types import stream
-
-if TYPE_CHECKING:
-    from leakscope.attacks.engine import Attack
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class Search:
     count: int
 
     def __call__(
-        self, attack: Attack, known: Known, *, seed: int, watch: Watch, before: Prepared | None, keep: Keep
+        self, attack: Composition, known: Known, *, seed: int, watch: Watch, before: Prepared | None, keep: Keep
     ) -> Prepared:
         scores: list[float] = list(before.state["scores"]) if before and before.state else []
         seconds = before.seconds if before else 0.0
@@ -126,10 +124,8 @@ def with_candidate(known: Known, candidate: Candidate) -> Known:
     return replace(known, constants={**known.constants, "candidate": candidate.pack()})
 
 
-def score(attack: Attack, known: Known, seed: int) -> float:
+def score(attack: Composition, known: Known, seed: int) -> float:
     """The matching loss at the start, without priors; a defense that is imitated is imitated here too."""
-    from leakscope.attacks.descent import declare  # the engine runs preparations, this one asks the engine
-
     v = {name: variable.start for name, variable in declare(attack, known, seed).items()}
     with torch.no_grad():
         x = attack.images.decode(v, known)
