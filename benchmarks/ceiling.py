@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -26,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from rich.progress import track
 from torch import Tensor
 
-from leakscope.attacks.engine import Attack
+from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.known import Known
 from leakscope.attacks.recipes import RATE
 from leakscope.cells.request import Request
@@ -45,9 +44,9 @@ class StartAt:
 
     images: Tensor
 
-    def __call__(self, attack: Attack, known: Known) -> tuple[Attack, Known, Mapping[str, object]]:
+    def __call__(self, attack: Composition, known: Known) -> Adapted:
         start = known.normalisation.apply(self.images).to(known.w0)
-        return attack, replace(known, constants={**known.constants, "start": start}), {}
+        return replace(attack, images=replace(attack.images, start=start)), known, {}
 
 
 def requests() -> list[Request]:

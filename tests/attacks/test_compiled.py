@@ -17,7 +17,7 @@ from leakscope.attacks.descent import Descent
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.known import Known
-from leakscope.attacks.matching import Calibrated, Layerwise
+from leakscope.attacks.matching import Calibrated, Layerwise, Masked
 from leakscope.attacks.objective import Objective
 from leakscope.attacks.priors import ClassLoss, TotalVariation
 from leakscope.attacks.recipes import nl_sme, sme, span_sme
@@ -34,15 +34,11 @@ def objective_with_everything(dtype: torch.dtype, *, labels: str = "known") -> O
     """Every way in which a gradient may flow: matching, features, loss, soft labels."""
     known = Known.of(tiny_observation(labels=labels), torch.device("cpu"), dtype)
     generator = torch.Generator().manual_seed(1)
-    layers = len(known.sizes)
-    constants = {
-        "span": torch.linalg.qr(torch.randn(64 * 9, 5, generator=generator, dtype=torch.float64))[0].to(dtype),
-        "alpha": torch.rand(layers, generator=generator).to(dtype),
-        "target": known.delta,
-    }
-    priors = (TotalVariation(), ClassLoss(weight=0.1), FeatureSpan(weight=1.0))
-    matching = Layerwise(inner=Calibrated())
-    return Objective(replace(known, constants=constants), Pixels(), Bezier(), matching, priors, {"p1": 0.1, "d": 0.1})
+    span = torch.linalg.qr(torch.randn(64 * 9, 5, generator=generator, dtype=torch.float64))[0].to(dtype)
+    alpha = torch.rand(len(known.sizes), generator=generator).to(dtype)
+    priors = (TotalVariation(), ClassLoss(weight=0.1), FeatureSpan(span=span, weight=1.0))
+    matching = Layerwise(inner=Calibrated(), alpha=alpha, target=known.delta)
+    return Objective(known, Pixels(), Bezier(), matching, priors, {"p1": 0.1, "d": 0.1})
 
 
 def somewhere(objective: Objective) -> dict[str, Tensor]:
@@ -144,7 +140,8 @@ def cache(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("cache")
 def test_compiled_equals_eager_with_any_number_of_threads():
     known = Known.of(client_of(Plain()), torch.device("cpu"))
-    run = Descent(nl_sme(), known, None, seed=0, state=None)
+    masked = Masked(inner=nl_sme().matching, mask=torch.ones_like(known.delta))
+    run = Descent(replace(nl_sme(), matching=masked), known, None, seed=0, state=None)
     evaluate = Evaluator(compiling=True)
     now = torch.tensor(0.2)
     eager = run.objective.evaluate(run.v, now)
@@ -156,8 +153,14 @@ def test_compiled_equals_eager_with_any_number_of_threads():
         assert_same(eager, evaluate(run.objective, run.v, now), 1e-5)
     finally:
         torch.set_num_threads(before)
+    compiled_once = evaluate.run
     other = replace(run.objective, known=replace(known, labels=(known.labels + 1) % 5, delta=2 * known.delta))
     assert_same(other.evaluate(run.v, now), evaluate(other, run.v, now), 1e-5)
+    mask = (torch.arange(len(known.delta)) % 3 > 0).to(known.delta)
+    other = replace(run.objective, matching=replace(run.objective.matching, mask=mask))
+    assert_same(other.evaluate(run.v, now), evaluate(other, run.v, now), 1e-5)
+    assert not torch.equal(evaluate(other, run.v, now)[0]["x"], eager[0]["x"])
+    assert evaluate.run is compiled_once
 
 
 def test_nobody_waits_for_ever_behind_a_process_that_hangs(tmp_path, monkeypatch):

@@ -13,9 +13,10 @@ from torch import nn
 pytest.importorskip("diffusers", reason="dggi needs diffusers (extra `diffusion`)")
 
 from leakscope.attacks import build_attack
-from leakscope.attacks.composition import Moment
+from leakscope.attacks.composition import HeadStart, Moment
 from leakscope.attacks.diffusion import granting
 from leakscope.attacks.diffusion.denoising import Interleave, Score
+from leakscope.attacks.diffusion.evidence import Belief
 from leakscope.attacks.known import Dummy, Known
 from leakscope.attacks.recipes import nl_sme, sme
 from leakscope.errors import InputError
@@ -121,21 +122,24 @@ def test_interrupted_and_resumed_equals_undisturbed(granted, prior, mode, after,
     assert [row["objective"] for row in resumed.history] == [row["objective"] for row in whole.history]
 
 
-def known_with(**constants: float) -> Known:
-    known = Known.of(tiny_observation(auxiliary=True), torch.device("cpu"))
-    return replace(known, constants={name: torch.tensor(value) for name, value in constants.items()})
+def believing(prior: Path, *, slack: float, **belief: float) -> Interleave:
+    """A renewal in the middle of a run."""
+    values = {name: torch.tensor(value) for name, value in belief.items()}
+    return Interleave(
+        denoiser=read_denoiser(prior), steps=5, noise=100, kappa=0.5, slack=slack, belief=Belief(**values)
+    )
+
+
+START = HeadStart(images=torch.tensor(7.0), l_sim=torch.tensor(0.1))
 
 
 def test_trust_falls_when_following_the_prior_costs_evidence_and_only_then(prior):
-    part = Interleave(denoiser=read_denoiser(prior), steps=5, noise=100, kappa=0.5, slack=0.0)
-    memory: dict[str, torch.Tensor] = {}
     worse, better = Moment(0.5, torch.tensor(0.2)), Moment(0.5, torch.tensor(0.05))
 
     def after(moment: Moment, trust: float, followed: float) -> tuple[float, float]:
-        memory["trust"] = torch.tensor(trust)
-        known = known_with(start_l_sim=0.1, start=0.0, best=float("inf"), trust=trust, followed=followed)
-        part.weigh(known, memory, moment)
-        return float(memory["trust"]), float(memory["followed"])
+        part = believing(prior, slack=0.0, trust=trust, followed=followed, best=float("inf"), kept=0.0)
+        belief = part.belief.after(part.explained(START, moment))
+        return float(belief.trust), float(belief.followed)
 
     assert after(worse, 1.0, followed=1.0) == (0.5, 0.0)
     assert after(worse, 0.5, followed=0.0) == (0.5, 0.0)
@@ -145,20 +149,17 @@ def test_trust_falls_when_following_the_prior_costs_evidence_and_only_then(prior
 
 
 def test_what_explained_the_update_best_is_kept(prior):
-    part = Interleave(denoiser=read_denoiser(prior), steps=5, noise=100, kappa=0.5, slack=0.5)
-    memory: dict[str, torch.Tensor] = {}
-    known = known_with(start_l_sim=0.1, start=7.0, best=float("inf"), kept=0.0, trust=1.0, followed=1.0)
-    assert [float(value) for value in part.best(known)] == pytest.approx([0.1, 7.0])
-    part.keep_best(lambda: torch.tensor(8.0), known, memory, Moment(0.5, torch.tensor(0.2)))
-    assert memory == {}
-    part.keep_best(lambda: torch.tensor(9.0), known, memory, Moment(0.5, torch.tensor(0.05)))
-    later = replace(known, constants={**known.constants, **memory})
-    assert [float(value) for value in part.best(later)] == pytest.approx([0.05, 9.0])
-    assert not part.explained(later, Moment(0.5, torch.tensor(0.08)))
-    last = torch.tensor(10.0)
-    assert part.last_word(last, later, memory, Moment(1.0, torch.tensor(0.09))) == 10
-    assert part.last_word(last, later, memory, Moment(1.0, torch.tensor(0.11))) == 9
-    assert float(memory["trust"]) == 0
+    part = believing(prior, slack=0.5, trust=1.0, followed=1.0, best=float("inf"), kept=0.0)
+    assert [float(value) for value in part.best(START)] == pytest.approx([0.1, 7.0])
+    assert part.with_best(lambda: torch.tensor(8.0), START, Moment(0.5, torch.tensor(0.2))) is part
+    later = part.with_best(lambda: torch.tensor(9.0), START, Moment(0.5, torch.tensor(0.05)))
+    assert [float(value) for value in later.best(START)] == pytest.approx([0.05, 9.0])
+    assert not later.explained(START, Moment(0.5, torch.tensor(0.08)))
+    known, last = Known.of(tiny_observation(), torch.device("cpu")), torch.tensor(10.0)
+    assert later.last_word(last, START, known, Moment(1.0, torch.tensor(0.09))) == (later, 10)
+    distrusting, x = later.last_word(last, START, known, Moment(1.0, torch.tensor(0.11)))
+    assert x == 9
+    assert float(distrusting.belief.trust) == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -171,7 +172,7 @@ def test_the_prior_cleans_the_result_of_the_noise_it_is_taken_to_hold(granted, p
 
 
 def test_the_times_fall_in_a_straight_line_to_no_noise(prior):
-    part = Interleave(denoiser=read_denoiser(prior), steps=3, noise=400, kappa=0.5, slack=0.0)
+    part = replace(believing(prior, slack=0.0, trust=1.0, followed=0.0, best=1.0, kept=0.0), steps=3, noise=400)
     assert part.at == (0.25, 0.5, 0.75, 1.0)
     assert [part.time(progress) for progress in part.at] == [300, 200, 100, -1]
 
@@ -180,10 +181,8 @@ def test_the_score_is_the_distance_to_what_the_prior_sees():
     known = Known.of(tiny_observation(auxiliary=True), torch.device("cpu"))
     x = torch.zeros(known.n, *known.shape)
     clean = known.normalisation.apply(known.normalisation.invert(x) + 0.1)
-    constants = {"clean": clean, "trust": torch.tensor(0.5), "followed": torch.tensor(1.0)}
-    value = Score(weight=3.0)(
-        {}, x, Dummy((), torch.zeros(()), None), replace(known, constants=constants), torch.zeros(())
-    )
+    score = Score(weight=3.0, trust=torch.tensor(0.5), clean=clean)
+    value = score({}, x, Dummy((), torch.zeros(()), None), known, torch.zeros(()))
     assert float(value) == pytest.approx(3 / 2 * 0.5 * 0.2**2, rel=1e-4)
 
 

@@ -10,6 +10,7 @@ from leakscope.attacks.descent import Descent
 from leakscope.attacks.engine import Attack, best_of
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Calibrated
+from leakscope.attacks.parts import named_tensors
 from leakscope.attacks.recipes import ig, nl_sme, sme, span_sme
 from leakscope.attacks.surrogate import Bezier, Linear
 from leakscope.attacks.watch import Watch
@@ -200,17 +201,18 @@ def test_a_restart_that_diverged_is_never_the_best(observation):
     assert best_of((lost, good)).seconds == 2 * good.seconds
 
 
-def test_what_a_renewal_remembers_is_known_only_where_it_was_known_before():
-    """A constant that appears in the middle of a run would change the shapes that a compiled step knows."""
-    run = Descent(
-        replace(short(span_sme()), renewal=None),
-        Known.of(tiny_observation(), torch.device("cpu")),
-        None,
-        seed=0,
-        state=None,
-    )
-    run.know(replace(run.known, constants={"span": torch.zeros(2)}))
-    run.memory = {"span": torch.ones(2), "straightened": torch.tensor(1)}
-    run._recall()
-    assert run.known.constants.keys() == {"span"}
-    assert run.known.constants["span"].tolist() == [1, 1]
+def test_a_checkpoint_holds_what_renewals_have_put_into_parts_and_nothing_else(tmp_path):
+    observation = tiny_observation(tiny_client(n=6, epochs=4, lr=0.01))
+    adapted, known, _ = short(span_sme()).adapt(Known.of(observation, torch.device("cpu")))
+    begin = dict(named_tensors(adapted))
+    run = Descent(adapted, known, None, seed=0, state=None)
+    assert run.pack()["renewed"] == {}
+    while run.attack is run.begun:
+        run.step()
+    state = run.pack()
+    assert state["renewed"].keys() == {"priors.1.span", "renewal.times"}
+    assert not torch.equal(state["renewed"]["priors.1.span"], begin["priors.1.span"])
+    torch.save(state, tmp_path / "state.pt")
+    again = Descent(adapted, known, None, seed=0, state=torch.load(tmp_path / "state.pt", weights_only=True))
+    assert torch.equal(again.objective.priors[1].span, run.objective.priors[1].span)
+    assert int(again.attack.renewal.times) == 1

@@ -119,14 +119,14 @@ def test_the_winner_has_the_lowest_score_and_keeps_its_weights(known):
     attack = gi_nas(width=16)
     watch = Counting()
     found = Search(count=5)(attack, known, seed=7, watch=watch, before=None, keep=ignore)
-    scores = [score(attack, with_candidate(known, one), 7) for one in islice(candidates(7), 5)]
+    scores = [score(with_candidate(attack, one), known, 7) for one in islice(candidates(7), 5)]
     note = found.notes["search"]
     assert watch.seen == [(k, 5) for k in range(1, 6)]
     assert note["score"] == pytest.approx(min(scores))
     assert note["score"] < note["median"] == pytest.approx(sorted(scores)[2])
     winner = next(iter(islice(candidates(7), scores.index(min(scores)), None)))
-    assert Candidate.unpack(found.constants["candidate"]) == winner
-    assert score(attack, found.known(known), 7) == pytest.approx(min(scores))
+    assert Candidate.unpack(found.found["candidate"]) == winner
+    assert score(Search(count=5).compose(attack, found.found), known, 7) == pytest.approx(min(scores))
 
 
 def test_an_interrupted_search_goes_on_where_it_was(known):
@@ -138,7 +138,7 @@ def test_an_interrupted_search_goes_on_where_it_was(known):
     whole = Search(count=4)(attack, known, seed=1, watch=watch, before=part, keep=ignore)
     assert watch.seen == [(3, 4), (4, 4)]
     undisturbed = Search(count=4)(attack, known, seed=1, watch=Counting(), before=None, keep=ignore)
-    assert torch.equal(whole.constants["candidate"], undisturbed.constants["candidate"])
+    assert torch.equal(whole.found["candidate"], undisturbed.found["candidate"])
 
 
 def test_the_width_follows_the_device_and_is_said(observation):

@@ -65,10 +65,10 @@ def test_noise_is_measured_without_being_told(known, share):
 
 def test_noisy_layers_count_less_and_strong_noise_takes_the_straight_line(known):
     size = float(known.delta.square().mean().sqrt())
-    attack, adapted, notes = Reliability()(nl_sme(), noisy(known, 0.5 * size))
+    attack, _, notes = Reliability()(nl_sme(), noisy(known, 0.5 * size))
     assert isinstance(attack.matching, Layerwise)
     assert isinstance(attack.surrogate, Bezier)
-    alpha = dict(zip(known.sizes, adapted.constants["alpha"].tolist(), strict=True))
+    alpha = dict(zip(known.sizes, attack.matching.alpha.tolist(), strict=True))
     assert all(0 <= value <= 1 for value in alpha.values())
     assert alpha["9.bias"] > alpha["7.weight"]
     hidden, _, notes = Reliability()(nl_sme(), noisy(known, 3 * size))

@@ -1,20 +1,19 @@
 """The span of the private features, and unmixing inside it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 import torch
 
-from leakscope.attacks.composition import Moment
-from leakscope.attacks.drift import Straighten, drift, layer_update, row_space, twins
-from leakscope.attacks.engine import Attack
+from leakscope.attacks.composition import Adapted, Composition, Moment
+from leakscope.attacks.drift import Straighten, drift, twins
+from leakscope.attacks.follow import FollowSpan
 from leakscope.attacks.known import Dummy, Known
 from leakscope.attacks.matching import Masked
 from leakscope.attacks.pages import fill_pages, page_value
 from leakscope.attacks.recipes import nl_sme, span_sme
 from leakscope.attacks.reliability import Reliability
-from leakscope.attacks.span import FeatureSpan, FollowSpan, SpanImages, sees_raw_image
+from leakscope.attacks.span import FeatureSpan, SpanImages, layer_update, row_space, sees_raw_image
 from leakscope.attacks.unmix import USUAL, Mixture, Unmix, inside
 from leakscope.client.training import Client, train
 from leakscope.observation.firewall import observe
@@ -45,14 +44,20 @@ def test_the_update_of_the_first_layer_has_rank_n_and_holds_the_images(model):
     assert float((x - x @ basis @ basis.T).norm() / x.norm()) < 1e-3
 
 
-def follow(client_known: Known, attack: Attack | None = None) -> tuple[Attack, Known, Mapping[str, object]]:
+def follow(client_known: Known, attack: Composition | None = None) -> Adapted:
     return FollowSpan(otherwise=nl_sme())(attack or span_sme(), client_known)
 
 
-def outside(known: Known, x: torch.Tensor) -> float:
+def span_of(attack: Composition) -> torch.Tensor:
+    """V, where the attack follows it."""
+    (part,) = (part for part in (attack.images, *attack.priors) if isinstance(part, SpanImages | FeatureSpan))
+    return part.span
+
+
+def outside(span: torch.Tensor, known: Known, x: torch.Tensor) -> float:
     """R_span of images."""
     dummy = Dummy((), torch.zeros(()), None)
-    return float(FeatureSpan(weight=1)({}, x, dummy, known, torch.tensor(1.0)))
+    return float(FeatureSpan(span=span, weight=1)({}, x, dummy, known, torch.tensor(1.0)))
 
 
 def test_the_features_of_the_private_images_lie_in_the_span_behind_convolutions():
@@ -62,38 +67,37 @@ def test_the_features_of_the_private_images_lie_in_the_span_behind_convolutions(
     assert str(notes["span"]).startswith("prior")
     x = client.batch.normalisation.apply(client.batch.images)
     other = x.flip(-1) + torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
-    assert outside(known, x) < 0.01 < outside(known, other)
+    assert outside(span_of(attack), known, x) < 0.01 < outside(span_of(attack), known, other)
     dummy = Dummy((), torch.zeros(()), None)
-    assert float(FeatureSpan()({}, x, dummy, known, torch.tensor(0.05))) == 0
+    assert float(FeatureSpan(span=span_of(attack))({}, x, dummy, known, torch.tensor(0.05))) == 0
 
 
 def test_without_its_drift_the_update_holds_the_features_of_the_mid_model_exactly():
     client = tiny_client(n=6, epochs=5, batch_size=6, lr=0.05)
-    _, known, _ = FollowSpan(otherwise=nl_sme(), margin=0)(span_sme(), known_of(client))
+    attack, known, _ = FollowSpan(otherwise=nl_sme(), margin=0)(span_sme(), known_of(client))
     x = client.batch.normalisation.apply(client.batch.images)
     straight = row_space(layer_update(known) - drift(known, x, client.batch.labels), 6)[0]
-    exact = replace(known, constants={"span": straight.to(known.w0)})
-    assert outside(exact, x) < 1e-9 < 1e-6 < outside(known, x)
+    assert outside(straight.to(known.w0), known, x) < 1e-9 < 1e-6 < outside(span_of(attack), known, x)
 
 
 def test_a_rough_reconstruction_in_another_order_is_enough_to_straighten():
     client = tiny_client(n=6, epochs=20, batch_size=3, lr=0.02)
-    _, known, _ = follow(known_of(client))
+    attack, known, _ = follow(known_of(client))
     x = client.batch.normalisation.apply(client.batch.images)
     rough = x + 0.05 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
-    memory: dict[str, torch.Tensor] = {}
     labelled = replace(known, labels=client.batch.labels)
-    assert Straighten(part_twins=0)({"x": rough}, labelled, memory, MOMENT) == {}
-    assert outside(replace(known, constants=memory), x) < 0.7 * outside(known, x)
+    renewed = Straighten(part_twins=0)({"x": rough}, attack, labelled, MOMENT)
+    assert renewed.moved == {}
+    assert outside(span_of(renewed.attack), known, x) < 0.7 * outside(span_of(attack), known, x)
 
 
 def test_of_two_dummies_on_one_image_the_second_begins_anew():
     client = tiny_client(n=6, epochs=4, lr=0.01)
-    _, known, _ = follow(known_of(client))
+    attack, known, _ = follow(known_of(client))
     x = torch.randn(6, 1, 12, 12, generator=torch.Generator().manual_seed(0))
     x[4] = x[2] + 0.01
     assert twins(x) == [4]
-    renewed = Straighten()({"x": x}, known, {}, MOMENT)["x"]
+    renewed = Straighten()({"x": x}, attack, known, MOMENT).moved["x"]
     assert [i for i in range(6) if not torch.equal(renewed[i], x[i])] == [4]
     assert twins(renewed) == []
 
@@ -119,18 +123,19 @@ def test_too_many_images_for_the_layer_leave_no_span():
 
 def test_the_asked_number_of_iterations_is_kept_and_so_is_the_mask():
     known = noisy(known_of(tiny_client(n=4)))
-    masked = replace(span_sme(), iterations=40, matching=Masked(inner=span_sme().matching))
+    mask = torch.ones_like(known.delta)
+    masked = replace(span_sme(), iterations=40, matching=Masked(inner=span_sme().matching, mask=mask))
     attack, _, _ = follow(known, masked)
     assert attack.iterations == 40
-    assert attack.matching == Masked(inner=nl_sme().matching)
+    assert attack.matching == Masked(inner=nl_sme().matching, mask=mask)
 
 
 def test_exact_spans_are_searched_from_inside_with_the_straight_line():
     client = tiny_client(model="mlp", n=6, epochs=4, lr=0.05)
-    attack, known, _ = follow(known_of(client))
+    attack, _, _ = follow(known_of(client))
     assert isinstance(attack.images, SpanImages)
     assert isinstance(attack.renewal, Unmix)
-    assert known.constants["span"].shape == (144, 6)
+    assert span_of(attack).shape == (144, 6)
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn-mnist"])
@@ -148,24 +153,25 @@ def test_an_image_that_is_there_twice_leaves_a_smaller_span():
     images = client.batch.images.clone()
     images[5] = images[4]
     twice = replace(client, batch=replace(client.batch, images=images))
-    attack, known, notes = follow(known_of(twice))
-    assert known.constants["span"].shape == (144, 5)
+    attack, _, notes = follow(known_of(twice))
+    assert span_of(attack).shape == (144, 5)
     assert "rank 5" in str(notes["span"])
     assert replace(attack, iterations=4)(tiny_observation(twice)).images.shape == images.shape
 
 
-def mixture(n: int = 8) -> tuple[Client, Known, torch.Tensor]:
-    """A wide ReLU layer on raw images; the true coordinates of the images in the span."""
+def mixture(n: int = 8) -> tuple[Client, Known, torch.Tensor, torch.Tensor]:
+    """A wide ReLU layer on raw images; the span, and the true coordinates of the images in it."""
     client = tiny_client(model="mlp", n=n, epochs=6, lr=0.05, batch_size=4)
-    _, known, _ = follow(known_of(client))
+    attack, known, _ = follow(known_of(client))
     x = client.batch.normalisation.apply(client.batch.images).flatten(1).double()
-    return client, known, x @ known.constants["span"].double()
+    basis = span_of(attack).double()
+    return client, known, basis, x @ basis
 
 
 def test_silent_units_give_the_images_exactly_from_a_rough_start():
-    _, known, truth = mixture()
+    _, known, basis, truth = mixture()
     rough = truth + 0.05 * truth.std() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(1))
-    mixed = Mixture.of(known, known.constants["span"].double())
+    mixed = Mixture.of(known, basis)
     columns = mixed.harvest(rough, rough.new_zeros(8, 0), USUAL)
     assert columns.shape == (8, 8)
     found, rest = mixed.apply(rough, columns)
@@ -174,16 +180,16 @@ def test_silent_units_give_the_images_exactly_from_a_rough_start():
 
 
 def test_columns_that_were_found_keep_other_images_out():
-    _, known, truth = mixture()
-    mixed = Mixture.of(known, known.constants["span"].double())
+    _, known, basis, truth = mixture()
+    mixed = Mixture.of(known, basis)
     some = mixed.harvest(truth, truth.new_zeros(8, 0), USUAL)[:, :5]
     rough = truth + 0.2 * truth.std() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(1))
     assert float((mixed.apply(rough, some)[0] - truth).norm()) < float((rough - truth).norm())
 
 
 def test_images_without_a_column_span_what_the_found_columns_leave():
-    _, known, truth = mixture()
-    mixed = Mixture.of(known, known.constants["span"].double())
+    _, known, basis, truth = mixture()
+    mixed = Mixture.of(known, basis)
     columns = mixed.harvest(truth, truth.new_zeros(8, 0), USUAL)
     known_images, rest = mixed.apply(truth, columns[:, :5])
     assert len(rest) == 3
@@ -194,14 +200,14 @@ def test_images_without_a_column_span_what_the_found_columns_leave():
 
 
 def test_every_image_lies_on_the_level_that_the_bias_gives():
-    _, known, truth = mixture()
-    mixed = Mixture.of(known, known.constants["span"].double())
+    _, known, basis, truth = mixture()
+    mixed = Mixture.of(known, basis)
     assert torch.allclose(truth @ mixed.level, torch.ones(8, dtype=torch.float64), atol=1e-3)
 
 
 def test_a_column_of_two_images_is_parted_by_one_of_them():
-    _, known, truth = mixture()
-    mixed = Mixture.of(known, known.constants["span"].double())
+    _, known, basis, truth = mixture()
+    mixed = Mixture.of(known, basis)
     columns = mixed.harvest(truth, truth.new_zeros(8, 0), USUAL)
     both = columns[:, 0] - 0.7 * columns[:, 1]
     parted = mixed._apart([columns[:, 1], both / both.norm()])
@@ -210,12 +216,12 @@ def test_a_column_of_two_images_is_parted_by_one_of_them():
 
 
 def test_an_image_that_leaves_the_box_is_taken_back():
-    client, known, _ = mixture()
+    client, known, basis, _ = mixture()
     x = client.batch.normalisation.apply(client.batch.images).flatten(1)
-    before = x @ known.constants["span"]
+    before = x.double() @ basis
     after = 1.01 * before
     after[3] = 4 * before[3]
-    kept = inside(after, before, known)
+    kept = inside(after, before, basis, known)
     assert torch.equal(kept[3], before[3])
     assert torch.equal(kept[:3], after[:3])
 
@@ -241,8 +247,8 @@ def test_a_page_is_found_and_filled():
         normalisation=client.batch.normalisation,
         labels=client.batch.labels,
     )
-    _, known, _ = follow(Known.of(seen, torch.device("cpu")))
-    basis = known.constants["span"].double()
+    attack, known, _ = follow(Known.of(seen, torch.device("cpu")))
+    basis = span_of(attack).double()
     x = client.batch.normalisation.apply(client.batch.images).flatten(1).double()
     truth = x @ basis
     rough = truth + 0.03 * truth.std() * torch.randn(truth.shape, generator=torch.Generator().manual_seed(2))
@@ -255,17 +261,17 @@ def test_a_page_is_found_and_filled():
 def test_an_image_that_leads_nowhere_stays_as_it_was():
     client = pages()
     seen = tiny_observation(client)
-    _, known, _ = follow(Known.of(seen, torch.device("cpu")))
-    basis = known.constants["span"].double()
+    attack, known, _ = follow(Known.of(seen, torch.device("cpu")))
+    basis = span_of(attack).double()
     blank = torch.zeros(6, basis.shape[1], dtype=torch.float64)
     for z in (blank, 1e160 * torch.ones_like(blank)):
         assert bool(fill_pages(z, basis, 0.5, known, z.new_zeros(basis.shape[1])).isfinite().all())
-        assert bool(Unmix()({"z": z}, known, {}, MOMENT)["z"].isfinite().all())
+        assert bool(Unmix()({"z": z}, attack, known, MOMENT).moved["z"].isfinite().all())
 
 
 def test_photographs_have_no_page():
-    client, known, truth = mixture()
-    assert page_value(truth @ known.constants["span"].double().T, known) is None
+    client, known, basis, truth = mixture()
+    assert page_value(truth @ basis.T, known) is None
     assert client.batch.dataset == "small"
 
 

@@ -26,6 +26,7 @@ from leakscope.attacks.composition import Composition
 from leakscope.attacks.direction import Evaluated
 from leakscope.attacks.known import Known, Variables
 from leakscope.attacks.objective import Objective
+from leakscope.attacks.parts import named_tensors, with_tensors
 from leakscope.attacks.surrogate import Start
 
 
@@ -92,7 +93,7 @@ class Evaluator:
     seconds: float = 0.0
     run: Run | None = None
     shapes: list[torch.Size] = field(default_factory=list)
-    """Of what the compiled function knows; what has other shapes later is evaluated eagerly."""
+    """Of the tensors in the compiled objective; one that has other shapes later is evaluated eagerly."""
 
     @classmethod
     def of(cls, attack: Composition, known: Known) -> Evaluator:
@@ -105,7 +106,7 @@ class Evaluator:
             return objective.evaluate(v, progress)
         if self.compiling and self.run is None:
             self._compile(objective, v, progress)
-        if self.run is None or self.shapes != [value.shape for value in tensors(objective.known)]:
+        if self.run is None or self.shapes != shapes(objective):
             return objective.evaluate(v, progress)
         return self.run(objective, v, progress)
 
@@ -124,30 +125,31 @@ class Evaluator:
         except FAILURES as error:
             problem = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         self.seconds = time.perf_counter() - began
-        self.shapes = [value.shape for value in tensors(objective.known)]
+        self.shapes = shapes(objective)
         self.note = "compiled" if problem is None else f"eager, because compiling failed: {problem}"
         if problem is not None:
             self.compiling, self.run = False, None
 
 
 def compile_objective(objective: Objective, v: Variables, progress: Tensor) -> Run:
-    """The objective for variables and knowledge of these shapes."""
+    """The objective for variables and parts of these shapes."""
     names: list[tuple[str, ...]] = []
+    places = [place for place, _ in named_tensors(objective)]
 
     def flat(*values: Tensor) -> Tensors:
         mine = dict(zip(v, values, strict=False))
-        seen = with_tensors(objective.known, values[len(v) + 1 :])
-        gradients, value, terms = replace(objective, known=seen, calculus=Functional()).evaluate(mine, values[len(v)])
+        other = with_tensors(objective, dict(zip(places, values[len(v) + 1 :], strict=True)))
+        gradients, value, terms = replace(other, calculus=Functional()).evaluate(mine, values[len(v)])
         names[:] = [tuple(gradients), tuple(terms)]
         return (*gradients.values(), value, *terms.values())
 
-    graph = make_fx(flat)(*v.values(), progress, *tensors(objective.known))
+    graph = make_fx(flat)(*v.values(), progress, *tensors(objective))
     compiled = torch.compile(graph, fullgraph=True, dynamic=False, mode=MODES.get(progress.device.type, "default"))
 
     def run(objective: Objective, v: Variables, progress: Tensor) -> Evaluated:
         with torch.no_grad():
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]  # what the last step returned may be overwritten now
-            found = compiled(*v.values(), progress, *tensors(objective.known))
+            found = compiled(*v.values(), progress, *tensors(objective))
         gradients, terms = names
         return (
             dict(zip(gradients, found, strict=False)),
@@ -178,23 +180,13 @@ def disagreement(run: Run, objective: Objective, v: Variables, progress: Tensor)
     return None
 
 
-def tensors(known: Known) -> Tensors:
-    """All that differs from one client to another of the same shape."""
-    labels = () if known.labels is None else (known.labels,)
-    return (known.w0, known.delta, *labels, *known.buffers.values(), *known.constants.values())
+def tensors(objective: Objective) -> Tensors:
+    """All that differs from one client to another of the same shape, wherever it lies in the objective."""
+    return tuple(value for _, value in named_tensors(objective))
 
 
-def with_tensors(known: Known, values: Tensors) -> Known:
-    """The same knowledge with other tensors, in the order of `tensors`."""
-    rest = iter(values)
-    return replace(
-        known,
-        w0=next(rest),
-        delta=next(rest),
-        labels=None if known.labels is None else next(rest),
-        buffers={name: next(rest) for name in known.buffers},
-        constants={name: next(rest) for name in known.constants},
-    )
+def shapes(objective: Objective) -> list[torch.Size]:
+    return [value.shape for value in tensors(objective)]
 
 
 @contextmanager

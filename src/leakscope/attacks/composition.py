@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 from torch import Tensor
@@ -22,11 +22,25 @@ State = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeadStart:
+    """What an attack begins with that goes on where another one has ended."""
+
+    images: Tensor
+    """(N, C, H, W), normalised."""
+    variables: Mapping[str, Tensor] = field(default_factory=dict)
+    """Those that both attacks have, by name."""
+    l_sim: Tensor | None = None
+    """(): how well the images explain the update, without priors."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Composition:
     """The parts of an attack and how long they work; `Attack` in engine.py runs it."""
 
     name: str
     images: Images = field(default_factory=Pixels)
+    start: HeadStart | None = field(default=None, repr=False)
+    """Where another attack has brought images and variables already."""
     surrogate: Surrogate = field(default_factory=Linear)
     matching: Matching = field(default_factory=Cosine)
     priors: tuple[Prior, ...] = (TotalVariation(),)
@@ -73,8 +87,8 @@ class Adaptation(Protocol):
 class Prepared:
     """What preparation found, or has found so far; part of every checkpoint."""
 
-    constants: Mapping[str, Tensor] = field(default_factory=dict)
-    """Joins `Known.constants`."""
+    found: State | None = None
+    """What it makes of this is up to `Preparation.compose`."""
     iterations: int = 0
     """How many iterations of the attack it took, if any."""
     seconds: float = 0.0
@@ -84,10 +98,6 @@ class Prepared:
     finished: bool = True
     state: State | None = None
     """Where to go on, while it is not finished."""
-
-    def known(self, known: Known) -> Known:
-        """What is known after the preparation."""
-        return replace(known, constants={**known.constants, **self.constants})
 
     def pack(self) -> State:
         return {entry.name: getattr(self, entry.name) for entry in fields(self)}
@@ -108,6 +118,9 @@ class Preparation(Protocol):
     ) -> Prepared:
         """`before`: what an earlier call had found when it was interrupted."""
 
+    def compose(self, attack: Composition, found: State) -> Composition:
+        """The attack with what was found in the parts that use it."""
+
     def steps(self, iterations: int) -> float:
         """At most how many iterations of the attack it costs, for a plan: the attack makes `iterations` of its own."""
 
@@ -122,16 +135,28 @@ class Moment:
     """(): how well the images explained the update in the last iteration, without priors."""
 
 
-FINISHED = "finished"
-"""What a renewal remembers once there is nothing left to find; the loop ends then."""
+@dataclass(frozen=True)
+class Renewed:
+    """What a renewal has changed."""
+
+    attack: Composition
+    """With what it has learned in the parts that use it, and what it has to remember in the renewal itself."""
+    moved: Mapping[str, Tensor] = field(default_factory=dict)
+    """Variables with new values."""
+    seen: Mapping[str, float] = field(default_factory=dict)
+    """What the history says about it from now on."""
+    finished: bool = False
+    """Whether there is nothing left to find; the loop ends then."""
 
 
 class Renewal(Protocol):
-    """Changes variables between iterations by other means than the gradient."""
+    """Changes an attack between iterations by other means than the gradient, as an adaptation does before them.
+
+    What it learns and remembers are tensors in fields of parts: there a checkpoint finds them.
+    """
 
     @property
     def at(self) -> tuple[float, ...]:
         """When: parts of the iterations."""
 
-    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
-        """The variables that change; `memory` is kept from one call to the next, and joins the constants of Known."""
+    def __call__(self, v: Variables, attack: Composition, known: Known, moment: Moment) -> Renewed: ...

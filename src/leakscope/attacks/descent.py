@@ -14,7 +14,7 @@ from torch import Tensor
 
 from leakscope.attacks.checkpoints import Checkpoint
 from leakscope.attacks.compiled import Evaluator
-from leakscope.attacks.composition import FINISHED, Composition, Moment, Prepared
+from leakscope.attacks.composition import Composition, Moment, Prepared
 from leakscope.attacks.copies import merge
 from leakscope.attacks.direction import Evaluated, Gradients
 from leakscope.attacks.known import Known, Variable
@@ -22,6 +22,7 @@ from leakscope.attacks.labelling import Labelling
 from leakscope.attacks.lockstep import Lockstep
 from leakscope.attacks.objective import Objective
 from leakscope.attacks.optimisers import OPTIMISERS
+from leakscope.attacks.parts import named_tensors, with_tensors
 from leakscope.attacks.rounds import Round, Together, named
 from leakscope.attacks.schedules import SCHEDULES
 from leakscope.attacks.watch import Watch
@@ -45,7 +46,7 @@ def descend(runs: Sequence[Descent], watch: Watch, checkpoint: Callable[[], Chec
             seen = [run.step() for run in runs]
             for run in runs:
                 run.seconds += (time.perf_counter() - began) / len(runs)
-            solved = all(FINISHED in run.memory for run in runs)
+            solved = all(run.finished for run in runs)
             if first.iteration % first.attack.history == 0 or first.iteration == total or solved:
                 for run, (value, terms) in zip(runs, seen, strict=True):
                     run.look(watch, float(value), terms)
@@ -74,26 +75,30 @@ class Descent:
         rounds: tuple[Round, ...] = (),
         evaluate: Evaluator | Lockstep | None = None,
     ) -> None:
-        self.attack, self.labelling, self.rounds = attack, labelling, rounds
+        self.labelling, self.rounds, self.known = labelling, rounds, known
         self.ready = ready or Prepared()
         self.evaluate = evaluate or Evaluator()
-        known = self.ready.known(known)
+        if attack.preparation is not None and self.ready.found is not None:
+            attack = attack.preparation.compose(attack, self.ready.found)
+        self.attack = self.begun = attack
         self.declared = {**declare(attack, known, seed), **named(rounds)}
-        self.know(known)
+        self._lay_out()
         self.v = {name: variable.start.clone() for name, variable in self.declared.items()}
         rates = {name: declared.lr for name, declared in self.declared.items()}
         self.optimiser = OPTIMISERS[attack.optimiser](self.v, rates, known.counts)
         self.iteration, self.seconds = 0, self.ready.seconds
         self.rows: list[dict[str, float]] = [dict(row) for row in self.ready.rows]
-        self.memory: dict[str, Tensor] = {}
+        self.seen: dict[str, float] = {}
+        self.finished = False
         self.best = self.images()
         self.best_value = torch.full((), math.inf, dtype=known.w0.dtype, device=known.w0.device)
         self.best_l_sim = self.best_value.clone()
         if state is not None:
             self.unpack(state)
 
-    def know(self, known: Known) -> None:
-        self.known, attack = known, self.attack
+    def _lay_out(self) -> None:
+        """The objective of the attack and of what is known, as both are now."""
+        attack, known = self.attack, self.known
         ridges = {name: one.ridge for name, one in self.declared.items() if one.ridge and "@" not in name}
         first = Objective(known, attack.images, attack.surrogate, attack.matching, attack.priors, ridges, attack.chunk)
         more = tuple(each.objective(attack.images, known) for each in self.rounds)
@@ -153,13 +158,17 @@ class Descent:
 
     def _relabel(self) -> None:
         if self.labelling is not None and self.known.labels is not None and self._due(self.labelling.at):
-            self.know(replace(self.known, labels=self.labelling(self.images(), self.labels())))
+            self._know_labels(self.labelling(self.images(), self.labels()))
+
+    def _know_labels(self, labels: Tensor) -> None:
+        self.known = replace(self.known, labels=labels)
+        self._lay_out()
 
     def _due(self, parts: tuple[float, ...]) -> bool:
         return self.iteration in {round(part * self.attack.iterations) for part in parts}
 
     def _renew(self, l_sim: Tensor) -> None:
-        """Let the renewal change variables when its time has come; what it remembers counts among what is known.
+        """Let the renewal change the attack and its variables when its time has come.
 
         Entries that changed lose their momentum but not the scale of their steps.
         """
@@ -168,17 +177,15 @@ class Descent:
             return
         moment = Moment(self.iteration / self.attack.iterations, l_sim)
         with torch.no_grad():
-            for name, value in renewal(self.v, self.known, self.memory, moment).items():
+            renewed = renewal(self.v, self.attack, self.known, moment)
+            for name, value in renewed.moved.items():
                 momentum = self.optimiser.state[self.v[name]].get("exp_avg")
                 if momentum is not None:
                     momentum[self.v[name] != value] = 0
                 self.v[name].copy_(value)
-        self._recall()
-
-    def _recall(self) -> None:
-        """What a renewal found anew takes the place of what was known; the rest of its memory is its own."""
-        constants = self.known.constants
-        self.know(replace(self.known, constants={name: self.memory.get(name, old) for name, old in constants.items()}))
+        self.attack, self.seen = renewed.attack, {**self.seen, **renewed.seen}
+        self.finished = self.finished or renewed.finished
+        self._lay_out()
 
     def v_like(self, number: float) -> Tensor:
         return torch.tensor(number, dtype=self.known.w0.dtype, device=self.known.w0.device)
@@ -208,7 +215,9 @@ class Descent:
             "optimiser": self.optimiser.state_dict(),
             "iteration": self.iteration,
             "seconds": self.seconds,
-            "memory": dict(self.memory),
+            "renewed": self._renewed(),
+            "seen": dict(self.seen),
+            "finished": self.finished,
             "labels": self.known.labels,
             "rows": [dict(row) for row in self.rows],
             "best": (self.best, self.best_value, self.best_l_sim),
@@ -219,12 +228,19 @@ class Descent:
             for name, value in state["v"].items():
                 self.v[name].copy_(value)
         self.optimiser.load_state_dict(state["optimiser"])
-        self.memory = {name: value.to(self.known.w0.device) for name, value in state["memory"].items()}
-        self._recall()
+        device = self.known.w0.device
+        self.attack = with_tensors(self.begun, {place: value.to(device) for place, value in state["renewed"].items()})
+        self.seen, self.finished = dict(state["seen"]), state["finished"]
+        self._lay_out()
         if self.labelling is not None and state["labels"] is not None:
-            self.know(replace(self.known, labels=state["labels"].to(self.known.w0.device)))
+            self._know_labels(state["labels"].to(device))
         self.iteration, self.seconds, self.rows = state["iteration"], state["seconds"], list(state["rows"])
-        self.best, self.best_value, self.best_l_sim = (value.to(self.known.w0.device) for value in state["best"])
+        self.best, self.best_value, self.best_l_sim = (value.to(device) for value in state["best"])
+
+    def _renewed(self) -> dict[str, Tensor]:
+        """The tensors that renewals have put into the parts of the attack since the start, by their place."""
+        before = dict(named_tensors(self.begun))
+        return {place: value for place, value in named_tensors(self.attack) if before.get(place) is not value}
 
     def _remember(self, value: Tensor, l_sim: Tensor) -> None:
         better = value < self.best_value
@@ -238,16 +254,14 @@ class Descent:
         self.rows.append({**row, **watch.look(row, self.images(), self.labels())})
 
     def _moved(self) -> dict[str, float]:
-        """How far the surrogate variables went: t, |P1 - mid| / |delta|, mean |d - 1|; how far a prior is trusted."""
-        seen = {}
+        """How far the surrogate variables went: t, |P1 - mid| / |delta|, mean |d - 1|; and what a renewal says."""
+        seen = dict(self.seen)
         if "t" in self.v:
             seen["t"] = float(self.v["t"])
         if "p1" in self.v:
             seen["p1_distance"] = float(self.v["p1"].norm() / self.known.delta.norm())
         if "d" in self.v:
             seen["d_distance"] = float(self.v["d"].abs().mean())
-        if "trust" in self.memory:
-            seen["prior_trust"] = float(self.memory["trust"])
         return seen
 
     def plateau(self) -> bool:
@@ -265,10 +279,10 @@ def declare(attack: Composition, known: Known, seed: int) -> dict[str, Variable]
     if known.labels is None:
         noise = torch.randn(known.n, known.classes, generator=start).to(known.w0)
         declared["y"] = Variable(noise, 0.1)
-    return {name: _from_before(name, one, known) for name, one in declared.items()}
+    moved = attack.start.variables if attack.start else {}
+    return {name: _from_before(one, moved.get(name)) for name, one in declared.items()}
 
 
-def _from_before(name: str, variable: Variable, known: Known) -> Variable:
+def _from_before(variable: Variable, before: Tensor | None) -> Variable:
     """A variable that another attack has moved already starts from there."""
-    before = known.constants.get(f"start_{name}")
     return variable if before is None or before.shape != variable.start.shape else replace(variable, start=before)

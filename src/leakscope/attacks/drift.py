@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from leakscope.attacks.composition import Moment
+from leakscope.attacks.composition import Composition, Moment, Renewed
 from leakscope.attacks.known import Known, Variables
+from leakscope.attacks.span import FeatureSpan, features, layer_update, row_space
 from leakscope.types import stream
 
 TWINS = 0.98
@@ -30,29 +31,37 @@ STEPS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Straighten:
-    """Finds the span again, at the parts of the iterations in `at`, from the update without its drift.
+    """Finds the span of a FeatureSpan again, at the parts of the iterations in `at`, from the update without its drift.
 
     The first `part_twins` times it also parts twins: two dummy images on one private image leave another one out.
     """
 
     at: tuple[float, ...] = (0.25, 0.4, 0.55, 0.7, 0.85)
     part_twins: int = 3
+    times: Tensor | None = field(default=None, repr=False)
+    """(): how often it was called."""
 
-    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:  # noqa: ARG002
-        """Images (N, C, H, W) that begin anew, if any; `memory` gets the new constant `span` (F, k)."""
+    def __call__(self, v: Variables, attack: Composition, known: Known, moment: Moment) -> Renewed:  # noqa: ARG002
+        """Images (N, C, H, W) that begin anew, if any, and the new span."""
         x = v["x"]
         labels = known.labels if known.labels is not None else torch.softmax(v["y"], dim=1)
         straight = layer_update(known) - drift(known, x, labels)
-        memory["span"] = row_space(straight, known.constants["span"].shape[1])[0].to(known.w0)
-        memory["straightened"] = memory.get("straightened", torch.zeros((), dtype=torch.long)) + 1
-        again = twins(x) if int(memory["straightened"]) <= self.part_twins else []
+        priors = tuple(
+            replace(prior, span=row_space(straight, prior.span.shape[1])[0].to(known.w0))
+            if isinstance(prior, FeatureSpan)
+            else prior
+            for prior in attack.priors
+        )
+        times = 1 + (known.w0.new_zeros((), dtype=torch.long) if self.times is None else self.times)
+        renewed = replace(attack, priors=priors, renewal=replace(self, times=times))
+        again = twins(x) if int(times) <= self.part_twins else []
         if not again:
-            return {}
-        fresh = torch.randn(x.shape, generator=stream(int(memory["straightened"]), "twins")).to(x)
+            return Renewed(renewed)
+        fresh = torch.randn(x.shape, generator=stream(int(times), "twins")).to(x)
         low, high = known.normalisation.box(x)
         x = x.clone()
         x[again] = torch.maximum(torch.minimum(fresh[again], high), low)
-        return {"x": x}
+        return Renewed(renewed, {"x": x})
 
 
 def twins(x: Tensor) -> list[int]:
@@ -60,17 +69,6 @@ def twins(x: Tensor) -> list[int]:
     centred = (x - x.mean(0)).flatten(1)
     alike = functional.normalize(centred) @ functional.normalize(centred).T
     return [i for i in range(len(x)) if bool((alike[i, :i] > TWINS).any())]
-
-
-def layer_update(known: Known) -> Tensor:
-    """dW (m, F) of the first fully connected layer."""
-    return known.split(known.delta)[f"{known.feature_layer}.weight"]
-
-
-def row_space(dW: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """The top right singular vectors (F, rank), and all singular values; on the CPU: not all devices have doubles."""
-    _, sizes, rows = torch.linalg.svd(dW.cpu().double(), full_matrices=False)
-    return rows[:rank].T.contiguous(), sizes
 
 
 def drift(known: Known, x: Tensor, y: Tensor) -> Tensor:
@@ -87,12 +85,6 @@ def drift(known: Known, x: Tensor, y: Tensor) -> Tensor:
         total.addmm_(at_layer.T, known.tape.pop("features").detach() - middle, alpha=rate)
         w = w - rate * g
     return total
-
-
-def features(known: Known, w: Tensor, x: Tensor) -> Tensor:
-    """a (N, F): what flows into the first fully connected layer at the weights w."""
-    torch.func.functional_call(known.module, {**known.split(w), **known.buffers}, (x,))
-    return known.tape.pop("features")
 
 
 @contextmanager

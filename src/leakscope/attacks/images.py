@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -22,11 +22,16 @@ class Images(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pixels:
-    """Every pixel is free inside the box that black and white span; starts from clamped normal noise.
+class FromImages:
+    """A parameterisation that may begin at images that another attack has found."""
 
-    The constant `start` (N, C, H, W), where there is one, is where it starts instead.
-    """
+    start: Tensor | None = field(default=None, repr=False)
+    """(N, C, H, W), normalised; None: noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pixels(FromImages):
+    """Every pixel is free inside the box that black and white span; starts from clamped normal noise."""
 
     lr: float = 1.0
     box: bool = True
@@ -38,7 +43,7 @@ class Pixels:
             return x.copy_(torch.maximum(torch.minimum(x, high), low))
 
         noise = torch.randn(known.n, *known.shape, generator=generator).to(known.w0)
-        start = known.constants.get("start", noise).clone()
+        start = (noise if self.start is None else self.start).clone()
         return {"x": Variable(keep(start) if self.box else start, self.lr, project=keep if self.box else None)}
 
     def decode(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from leakscope.attacks.calculus import AUTOGRAD, Calculus
 from leakscope.attacks.convolution import speed_up_convolutions
+from leakscope.attacks.parts import SCRATCH
 from leakscope.observation.firewall import Observation
 from leakscope.types import LocalTraining, Normalisation, Weights
 from leakscope.victims import Victim
@@ -66,11 +67,10 @@ class Known:
     declared_defense: str
     auxiliary: bool
     """Whether the attacker may use other images of the same kind."""
-    tape: dict[str, Tensor]
+    tape: dict[str, Tensor] = field(metadata=SCRATCH)
+    """Where the net leaves its features during a pass."""
     feature_layer: str | None
     """Name of the first fully connected layer in the order of the forward pass."""
-    constants: Mapping[str, Tensor] = field(default_factory=dict)
-    """What a part worked out once from the observation, e.g. the span of the private features."""
     channels_last: bool = False
     """Whether images go through the net with their channels innermost."""
 

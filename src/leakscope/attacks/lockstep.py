@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from leakscope.attacks.calculus import Functional
-from leakscope.attacks.compiled import Differentiable, tensors, why_not, with_tensors
+from leakscope.attacks.compiled import Differentiable, why_not
 from leakscope.attacks.composition import Composition
 from leakscope.attacks.direction import Evaluated, Gradient
 from leakscope.attacks.known import Known, Variables
 from leakscope.attacks.objective import Objective
 from leakscope.attacks.optimisers import LEAN
+from leakscope.attacks.parts import named_tensors, with_tensors
 from leakscope.attacks.rounds import Round
 
 
@@ -63,17 +64,18 @@ def evaluate_together(
 ) -> list[Evaluated]:
     """`Objective.evaluate` of objectives that differ in their tensors only; what all of them share is not copied."""
     first = objectives[0]
-    known = list(zip(*(tensors(each.known) for each in objectives), strict=True))
-    shared = [all(value is column[0] for value in column) for column in known]
-    given = [column[0] if same else torch.stack(column) for column, same in zip(known, shared, strict=True)]
+    parts = [dict(named_tensors(each)) for each in objectives]
+    columns = {place: [each[place] for each in parts] for place in parts[0]}
+    shared = {place: all(value is column[0] for value in column) for place, column in columns.items()}
+    given = [column[0] if shared[place] else torch.stack(column) for place, column in columns.items()]
 
     def one(v: dict[str, Tensor], *values: Tensor) -> Evaluated:
-        mine = replace(first, known=with_tensors(first.known, values), calculus=Functional())
-        return mine.evaluate(v, progress)
+        mine = with_tensors(first, dict(zip(columns, values, strict=True)))
+        return replace(mine, calculus=Functional()).evaluate(v, progress)
 
     stacked = {name: torch.stack([v[name] for v in variables]) for name in variables[0]}
     with torch.no_grad():
-        axes = (0, *(None if same else 0 for same in shared))
+        axes = (0, *(None if same else 0 for same in shared.values()))
         gradients, values, terms = torch.func.vmap(one, in_dims=axes)(stacked, *given)
     return [
         (

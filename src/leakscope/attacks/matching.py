@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 import torch
@@ -140,14 +140,16 @@ class Wrapped(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Masked(Wrapped):
-    """1 - cos(m * g, m * delta): only coordinates that were sent count. m (p,) is the constant `mask`."""
+    """1 - cos(m * g, m * delta): only coordinates that were sent count."""
+
+    mask: Tensor = field(repr=False)
+    """m (p,)."""
 
     def distance(self, g: Tensor, known: Known) -> Tensor:
-        keep = known.constants["mask"]
-        return cosine_distance(keep * g, keep * known.delta)
+        return cosine_distance(self.mask * g, self.mask * known.delta)
 
     def loss(self, g: Tensor, known: Known) -> Tensor:
-        return self.inner.loss(known.constants["mask"] * g, known)
+        return self.inner.loss(self.mask * g, known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,12 +173,16 @@ class Imitating(Wrapped):
 
 @dataclass(frozen=True, kw_only=True)
 class Layerwise(Wrapped):
-    """1 - sum_l alpha_l cos(g_l, delta*_l) / (sum_l alpha_l + eps): constants `alpha` (layers,) and `target` (p,)."""
+    """1 - sum_l alpha_l cos(g_l, delta*_l) / (sum_l alpha_l + eps)."""
+
+    alpha: Tensor = field(repr=False)
+    """(layers,)"""
+    target: Tensor = field(repr=False)
+    """delta* (p,): the update without its noise."""
 
     def distance(self, g: Tensor, known: Known) -> Tensor:
-        alpha = known.constants["alpha"]
-        targets = known.split(known.constants["target"])
+        targets = known.split(self.target)
         similar = [
             1 - cosine_distance(part.flatten(), targets[name].flatten()) for name, part in known.split(g).items()
         ]
-        return 1 - (alpha * torch.stack(similar)).sum() / (alpha.sum() + 1e-8)
+        return 1 - (self.alpha * torch.stack(similar)).sum() / (self.alpha.sum() + 1e-8)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from leakscope.attacks.architectures import LessSmoothing, OwnMoments, ShortLeash, SmallSteps
 from leakscope.attacks.engine import Attack
+from leakscope.attacks.follow import ITERATIONS, FollowSpan
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.matching import Calibrated, Cosine
 from leakscope.attacks.priors import ClassLoss, TotalVariation
-from leakscope.attacks.span import ITERATIONS, FollowSpan
 from leakscope.attacks.surrogate import Bezier, Linear, Start
 
 TV = 0.01

@@ -55,9 +55,8 @@ def choose(attack: Composition, known: Known) -> Adapted:
 
 def mask(attack: Composition, known: Known, why: str) -> Adapted:
     """L_mask = 1 - cos(m * g, m * delta) with m = [delta != 0]."""
-    known = replace(known, constants={**known.constants, "mask": (known.delta != 0).to(known.delta)})
-    attack = replace(attack, matching=Masked(inner=attack.matching))
-    return attack, known, {"matching": {"chosen": "mask", "why": why}}
+    masked = Masked(inner=attack.matching, mask=(known.delta != 0).to(known.delta))
+    return replace(attack, matching=masked), known, {"matching": {"chosen": "mask", "why": why}}
 
 
 def layerwise(attack: Composition, known: Known, why: str) -> Adapted:
@@ -67,13 +66,13 @@ def layerwise(attack: Composition, known: Known, why: str) -> Adapted:
     ratios = torch.stack([signal_to_noise(value, sigma) for value in layers.values()])
     target = torch.cat([denoise(value, sigma).reshape(-1) for value in layers.values()])
     total = float(signal_to_noise(delta, sigma))
-    constants = {"alpha": (ratios / (1 + ratios)).to(known.delta), "target": target.to(known.delta)}
-    known = replace(known, constants={**known.constants, **constants})
+    alpha = (ratios / (1 + ratios)).to(known.delta)
     note: dict[str, object] = {"chosen": "layerwise", "why": why, "sigma": sigma, "snr": total}
     if total < CURVATURE and isinstance(attack.surrogate, Bezier):
         attack = replace(attack, surrogate=Linear(t=attack.surrogate.t, lr_t=attack.surrogate.lr_t))
         note["surrogate"] = "the straight line, because noise hides the curvature"
-    return replace(attack, matching=Layerwise(inner=attack.matching)), known, {"matching": note}
+    matching = Layerwise(inner=attack.matching, alpha=alpha, target=target.to(known.delta))
+    return replace(attack, matching=matching), known, {"matching": note}
 
 
 def adaptive(attack: Composition, known: Known, why: str) -> Adapted:

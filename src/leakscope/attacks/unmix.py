@@ -11,15 +11,16 @@ basis V of the row space M = dW V = C Z, with Z (N, N) the images' coordinates. 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from leakscope.attacks.composition import FINISHED, Moment
+from leakscope.attacks.composition import Composition, Moment, Renewed
 from leakscope.attacks.known import Known, Variables
 from leakscope.attacks.pages import fill_pages, page_value
+from leakscope.attacks.span import SpanImages
 
 SPARSE = 0.25
 """Share of zeros from which on a direction is looked at as one image's column of C."""
@@ -35,15 +36,18 @@ BEYOND = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Unmix:
-    """Sharpens the mixture between iterations, at the parts of them in `at`."""
+    """Sharpens the mixture of SpanImages between iterations, at the parts of them in `at`."""
 
     at: tuple[float, ...] = (0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
+    columns: Tensor | None = field(default=None, repr=False)
+    """(r, found): the columns of C that were found before."""
 
-    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:  # noqa: ARG002
-        """New coordinates z (N, r); `memory` keeps the columns of C that were found before."""
-        basis, before = known.constants["span"].double(), v["z"].double()
+    def __call__(self, v: Variables, attack: Composition, known: Known, moment: Moment) -> Renewed:  # noqa: ARG002
+        """New coordinates z (N, r)."""
+        assert isinstance(attack.images, SpanImages)
+        basis, before = attack.images.span.double(), v["z"].double()
         page, mixture = page_value(before @ basis.T, known), Mixture.of(known, basis)
-        columns = memory.get("columns", before.new_zeros(before.shape[1], 0))
+        columns = before.new_zeros(before.shape[1], 0) if self.columns is None else self.columns
         generator = torch.Generator().manual_seed(columns.shape[1])
 
         def filled(images: Tensor) -> Tensor:
@@ -69,13 +73,12 @@ class Unmix:
             if found is columns:
                 break
             columns = found
-        memory["columns"] = columns
-        if columns.shape[1] == len(mixture.sizes):
+        complete = columns.shape[1] == len(mixture.sizes)
+        if complete:
             z, _ = mixture.apply(before, columns)
-        kept = inside(z, before, known)
-        if columns.shape[1] == len(mixture.sizes) and torch.equal(kept, z):
-            memory[FINISHED] = torch.ones(())
-        return {"z": kept.to(v["z"])}
+        kept = inside(z, before, basis, known)
+        renewed = replace(attack, renewal=replace(self, columns=columns))
+        return Renewed(renewed, {"z": kept.to(v["z"])}, finished=complete and torch.equal(kept, z))
 
 
 @dataclass(frozen=True)
@@ -243,11 +246,11 @@ def _commonest(one: Tensor, other: Tensor) -> Tensor:
     return ratios[k : int(last[k])].median()
 
 
-def inside(z: Tensor, before: Tensor, known: Known) -> Tensor:
+def inside(z: Tensor, before: Tensor, basis: Tensor, known: Known) -> Tensor:
     """z (N, r), but the images `before` where the new ones leave the box of pixel values further."""
 
     def beyond(z: Tensor) -> Tensor:
-        x = (z @ known.constants["span"].to(z).T).view(-1, *known.shape)
+        x = (z @ basis.T).view(-1, *known.shape)
         low, high = known.normalisation.box(x)
         return ((torch.relu(low - x) + torch.relu(x - high)) / (high - low)).square().flatten(1).mean(1)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from leakscope.attacks.composition import Adapted, Composition, Keep, Prepared
+from leakscope.attacks.composition import Adapted, Composition, HeadStart, Keep, Prepared, State
 from leakscope.attacks.descent import Descent, descend
+from leakscope.attacks.images import FromImages
 from leakscope.attacks.known import Known
 from leakscope.attacks.watch import Watch
 
@@ -33,10 +34,7 @@ class StartFrom:
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStart:
-    """Runs another attack first; its images become the constant `start`, other variables that both have `start_NAME`.
-
-    How well they explain the update, without priors, becomes `start_l_sim`.
-    """
+    """Runs another attack first, and begins with its images and the variables that both have."""
 
     attack: Composition
     ratio: float
@@ -54,19 +52,23 @@ class WarmStart:
         if done.status == "interrupted":
             return so_far(run, notes, finished=False)
         handed = ("y", *attack.surrogate.moves, *attack.matching.moves)
-        moved = {f"start_{name}": run.v[name].detach().clone() for name in handed if name in run.v}
-        moved["start_l_sim"] = run.v_like(done.l_sim)
-        found = so_far(run, notes, finished=True)
-        return replace(found, constants={**found.constants, **moved})
+        moved = {name: run.v[name].detach().clone() for name in handed if name in run.v}
+        return so_far(run, notes, finished=True, variables=moved, l_sim=run.v_like(done.l_sim))
+
+    def compose(self, attack: Composition, found: State) -> Composition:
+        start, images = HeadStart(**found), attack.images
+        if isinstance(images, FromImages):
+            images = replace(images, start=start.images)
+        return replace(attack, images=images, start=start)
 
     def steps(self, iterations: int) -> float:
         return self.ratio * iterations
 
 
-def so_far(run: Descent, notes: Mapping[str, object], *, finished: bool) -> Prepared:
-    """What the first attack has found."""
+def so_far(run: Descent, notes: Mapping[str, object], *, finished: bool, **more: object) -> Prepared:
+    """What the first attack has found: the fields of a HeadStart."""
     return Prepared(
-        constants={"start": run.attack.images.decode(run.v, run.known).detach().clone()},
+        found={"images": run.attack.images.decode(run.v, run.known).detach().clone(), **more},
         iterations=run.iteration,
         seconds=run.seconds,
         rows=tuple(run.rows),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from leakscope.attacks.composition import Moment
+from leakscope.attacks.composition import Composition, Moment, Renewed
 from leakscope.attacks.diffusion.evidence import Believing
 from leakscope.attacks.known import Dummy, Known, Variables
 from leakscope.types import stream
@@ -26,30 +26,49 @@ class Interleave(Believing):
 
     kappa: float
 
-    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
+    def __call__(self, v: Variables, attack: Composition, known: Known, moment: Moment) -> Renewed:
+        x, start, trust = v["x"], attack.start, self.belief.trust
         if moment.progress >= 1:
-            return {"x": self.last_word(v["x"], known, memory, moment)}
-        self.keep_best(lambda: v["x"], known, memory, moment)
-        if not self.weigh(known, memory, moment):
-            return {}
-        blend = self.kappa * (1 + (FADED - 1) * moment.progress) * known.constants["trust"]
-        return {"x": torch.lerp(v["x"], self.denoised(v["x"], known, self.time(moment.progress), moment), blend)}
+            part, x = self.last_word(x, start, known, moment)
+            return part.renewed(attack, x=x)
+        good, part = self.explained(start, moment), self.with_best(lambda: x, start, moment)
+        part = replace(part, belief=part.belief.after(good))
+        if not good:
+            return part.renewed(attack)
+        blend = self.kappa * (1 + (FADED - 1) * moment.progress) * trust
+        return part.renewed(attack, x=torch.lerp(x, self.denoised(x, known, self.time(moment.progress), moment), blend))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rescore(Believing):
-    """Renews the constant `clean` (N, C, H, W): the prior's guess at the images, from noise of a random time."""
+    """Gives the penalty Score its target anew: the prior's guess at the images, from noise of a random time."""
 
-    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
+    def __call__(self, v: Variables, attack: Composition, known: Known, moment: Moment) -> Renewed:
+        x, start = v["x"], attack.start
         if moment.progress >= 1:
-            return {"x": self.last_word(v["x"], known, memory, moment)}
-        self.keep_best(lambda: v["x"], known, memory, moment)
-        self.weigh(known, memory, moment)
+            part, x = self.last_word(x, start, known, moment)
+            return part.renewed(part.scored(attack), x=x)
+        good, part = self.explained(start, moment), self.with_best(lambda: x, start, moment)
+        belief = part.belief.after(good)
+        part = replace(part, belief=replace(belief, followed=torch.ones_like(belief.trust)))
         draw = stream(round(1e6 * moment.progress), "time for a prior")
         t = int(torch.randint(min(LEAST_NOISE, self.noise), self.noise + 1, (), generator=draw))
-        memory["clean"] = self.denoised(v["x"], known, t, moment)
-        memory["followed"] = torch.ones_like(known.constants["trust"])
-        return {}
+        return part.renewed(part.scored(attack, self.denoised(x, known, t, moment)))
+
+    @property
+    def strength(self) -> Tensor:
+        """(): of the penalty: how far the prior is trusted, once it is followed."""
+        return self.belief.trust * self.belief.followed
+
+    def scored(self, attack: Composition, clean: Tensor | None = None) -> Composition:
+        """The attack with the penalty as it is now."""
+        priors = (
+            replace(prior, trust=self.strength, clean=prior.clean if clean is None else clean)
+            if isinstance(prior, Score)
+            else prior
+            for prior in attack.priors
+        )
+        return replace(attack, priors=tuple(priors))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +80,11 @@ class Score:
     """
 
     weight: float
+    trust: Tensor = field(repr=False)
+    """()"""
+    clean: Tensor = field(repr=False)
+    """(N, C, H, W), normalised."""
 
     def __call__(self, v: Variables, x: Tensor, dummy: Dummy, known: Known, progress: Tensor) -> Tensor:  # noqa: ARG002
-        gap = 2 * (known.normalisation.invert(x) - known.normalisation.invert(known.constants["clean"]))
-        trust = known.constants["trust"] * known.constants["followed"]
-        return self.weight / 2 * trust * gap.square().mean()
+        gap = 2 * (known.normalisation.invert(x) - known.normalisation.invert(self.clean))
+        return self.weight / 2 * self.trust * gap.square().mean()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
-
-import torch
+from typing import Any, Literal
 
 from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.diffusion.denoising import Interleave, Rescore, Score
+from leakscope.attacks.diffusion.evidence import Belief
 from leakscope.attacks.diffusion.guidance import Descend, DiffusionProjected
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.known import Known
@@ -70,7 +68,8 @@ class UsePrior:
         denoiser = read_denoiser(folder).to(known.w0)
         refuse(self._misfits(denoiser, known))
         steps = min(self.steps or STEPS[self.mode], max(1, attack.iterations - 1))
-        attack, known = MODES[self.mode](self, denoiser, steps, attack, known)
+        asked = {"denoiser": denoiser, "steps": steps, "slack": self.slack, "polish": self.polish}
+        attack = MODES[self.mode](self, attack, **asked, belief=Belief.full(known))
         facts = read_facts(folder)
         said = {name: fact for name, fact in facts.items() if name in ("data", "steps", "avoided")}
         note: dict[str, object] = {"mode": self.mode, "fingerprint": fingerprint(folder), "asked": steps, **said}
@@ -100,49 +99,27 @@ class UsePrior:
                 yield Problem(f"dggi.{name}={time} is no time of the prior", fix=f"0 to {denoiser.times - 1}")
 
 
-def interleaved(
-    use: UsePrior, denoiser: Denoiser, steps: int, attack: Composition, known: Known
-) -> tuple[Composition, Known]:
+def interleaved(use: UsePrior, attack: Composition, **asked: Any) -> Composition:
     """Denoising between iterations."""
-    renewal = Interleave(
-        denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack, polish=use.polish, kappa=use.kappa
-    )
-    return replace(attack, renewal=renewal), _trusting(known)
+    return replace(attack, renewal=Interleave(kappa=use.kappa, noise=use.noise, **asked))
 
 
-def score(
-    use: UsePrior, denoiser: Denoiser, steps: int, attack: Composition, known: Known
-) -> tuple[Composition, Known]:
-    """A penalty that is renewed between iterations."""
-    renewal = Rescore(denoiser=denoiser, steps=steps, noise=use.noise, slack=use.slack, polish=use.polish)
-    attack = replace(attack, renewal=renewal, priors=(*attack.priors, Score(weight=use.weight)))
-    nothing = {"clean": known.w0.new_zeros(known.n, *known.shape)}
-    return attack, _trusting(replace(known, constants={**known.constants, **nothing}))
+def score(use: UsePrior, attack: Composition, **asked: Any) -> Composition:
+    """A penalty that is renewed between iterations, and there from the beginning: a compiled step keeps its form."""
+    renewal = Rescore(noise=use.noise, **asked)
+    penalty = Score(weight=use.weight, trust=renewal.strength, clean=renewal.belief.kept)
+    return replace(attack, renewal=renewal, priors=(*attack.priors, penalty))
 
 
-def dps(use: UsePrior, denoiser: Denoiser, steps: int, attack: Composition, known: Known) -> tuple[Composition, Known]:
+def dps(use: UsePrior, attack: Composition, **asked: Any) -> Composition:
     """Guided sampling, from noise alone where there is nothing to start from.
 
     The network is inside the images, which is nothing to compile.
     """
+    denoiser = asked["denoiser"]
     noise = denoiser.times - 1 if attack.preparation is None else use.noise
     images = DiffusionProjected(denoiser=denoiser, noise=noise, lr=use.zeta)
-    renewal = Descend(denoiser=denoiser, steps=steps, noise=noise, slack=use.slack, polish=use.polish)
-    return replace(attack, images=images, renewal=renewal, schedule="constant", compile="off"), _trusting(known)
+    return replace(attack, images=images, renewal=Descend(noise=noise, **asked), schedule="constant", compile="off")
 
 
-MODES: Mapping[str, Callable[[UsePrior, Denoiser, int, Composition, Known], tuple[Composition, Known]]] = {
-    "interleaved": interleaved,
-    "dps": dps,
-    "score": score,
-}
-
-
-def _trusting(known: Known) -> Known:
-    """With full trust in a prior that was not followed yet, and nothing found; there from the beginning, so that a
-    compiled step keeps its shapes.
-    """
-    one = torch.ones_like(known.w0[0])
-    nothing = known.w0.new_zeros(known.n, *known.shape)
-    begin = {"trust": one, "followed": 0 * one, "best": math.inf * one, "kept": nothing}
-    return replace(known, constants={**known.constants, **begin})
+MODES: Mapping[str, Callable[..., Composition]] = {"interleaved": interleaved, "dps": dps, "score": score}

@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from leakscope.attacks.composition import Moment
+from leakscope.attacks.composition import Composition, Moment, Renewed
 from leakscope.attacks.diffusion.evidence import Believing
+from leakscope.attacks.images import FromImages
 from leakscope.attacks.known import Known, Variable, Variables
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.frame import put_in_frame, take_from_frame
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffusionProjected:
+class DiffusionProjected(FromImages):
     """x = x_0(x_t), the prior's guess at the noisy image that is optimised; t is the variable `time`, of rate zero.
 
-    Starts from the constant `start` with noise of time `noise`, or without one from noise alone. The prediction of
+    Starts from `start` with noise of time `noise`, or without one from noise alone. The prediction of
     the noise is taken as a constant: guidance costs one pass through the network and no way back.
     """
 
@@ -28,7 +29,7 @@ class DiffusionProjected:
     """Of x_t, whose black and white are -1 and 1: the guidance zeta."""
 
     def variables(self, known: Known, generator: torch.Generator) -> dict[str, Variable]:
-        side, start = self.denoiser.side, known.constants.get("start")
+        side, start = self.denoiser.side, self.start
         eps = torch.randn(known.n, known.shape[0], side, side, generator=generator).to(known.w0)
         framed = 0 * eps if start is None else put_in_frame(known.normalisation.invert(start), side)
         noisy = self.denoiser.noised(framed, self.noise, eps)
@@ -47,12 +48,12 @@ def guess(denoiser: Denoiser, v: Variables, known: Known) -> Tensor:
 class Descend(Believing):
     """A step of DDIM to the next time, between iterations that follow the update."""
 
-    def __call__(self, v: Variables, known: Known, memory: dict[str, Tensor], moment: Moment) -> dict[str, Tensor]:
-        self.keep_best(lambda: guess(self.denoiser, v, known), known, memory, moment)
+    def __call__(self, v: Variables, attack: Composition, known: Known, moment: Moment) -> Renewed:
+        part = self.with_best(lambda: guess(self.denoiser, v, known), attack.start, moment)
         to = self.time(moment.progress)
         x = self.denoiser.step(v["x"], int(v["time"]), to)
         if moment.progress >= 1:
             images = known.normalisation.apply(take_from_frame(x, known.shape))
-            last = self.last_word(images, known, memory, moment)
+            part, last = part.last_word(images, attack.start, known, moment)
             x = put_in_frame(known.normalisation.invert(last), self.denoiser.side)
-        return {"x": x, "time": torch.full_like(v["time"], to)}
+        return part.renewed(attack, x=x, time=torch.full_like(v["time"], to))

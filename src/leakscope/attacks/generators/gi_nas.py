@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from leakscope.attacks.composition import Composition, Keep, Prepared
+from leakscope.attacks.composition import Composition, Keep, Prepared, State
 from leakscope.attacks.descent import declare
 from leakscope.attacks.generators.base import Generated, bare
 from leakscope.attacks.generators.space import LATENT, LEVELS, OPERATORS, Operator, SearchedNet
@@ -30,7 +30,7 @@ class Candidate:
     seed: int
 
     def pack(self) -> Tensor:
-        """As the constant `candidate`, (27,) int64."""
+        """(27,) int64."""
         return torch.tensor([*self.skips, OPERATORS.index(self.operator), self.seed])
 
     @classmethod
@@ -53,10 +53,11 @@ def candidates(seed: int) -> Iterator[Candidate]:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchedGenerator(Generated):
-    """The network that the constant `candidate` names; the first one of all where nothing was searched."""
+    """The network of one candidate; the first one of all where nothing was searched."""
 
     full: ClassVar[int] = 128
     lr: float = 1e-3
+    candidate: Candidate = field(default_factory=lambda: next(candidates(0)), repr=False)
 
     def latent(self, known: Known) -> tuple[int, ...]:
         unit = 2**LEVELS
@@ -64,19 +65,16 @@ class SearchedGenerator(Generated):
         return known.n, LATENT, side, side
 
     def start(self, known: Known, generator: torch.Generator) -> int:  # noqa: ARG002
-        return self.candidate(known).seed
-
-    def candidate(self, known: Known) -> Candidate:
-        packed = known.constants.get("candidate")
-        return next(candidates(0)) if packed is None else Candidate.unpack(packed)
+        return self.candidate.seed
 
     def network(self, known: Known) -> nn.Module:
-        chosen = self.candidate(known)
-        return SearchedNet(chosen.skips, chosen.operator, known.shape[0], self.width or self.full)
+        return SearchedNet(*self._sizes(known))
 
     def skeleton(self, known: Known) -> nn.Module:
-        chosen = self.candidate(known)
-        return bare(SearchedNet, chosen.skips, chosen.operator, known.shape[0], self.width or self.full)
+        return bare(SearchedNet, *self._sizes(known))
+
+    def _sizes(self, known: Known) -> tuple[tuple[bool, ...], Operator, int, int]:
+        return self.candidate.skips, self.candidate.operator, known.shape[0], self.width or self.full
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +92,14 @@ class Search:
         tried = [next(names) for _ in range(self.count)]
         while len(scores) < self.count and not watch.stop():
             began = time.perf_counter()
-            scores.append(score(attack, with_candidate(known, tried[len(scores)]), seed))
+            scores.append(score(with_candidate(attack, tried[len(scores)]), known, seed))
             seconds += time.perf_counter() - began
             watch.prepare("candidates", len(scores), self.count)
             keep(lambda: found(tried, scores, seconds))  # noqa: B023 - called at once or not at all
         return found(tried, scores, seconds)
+
+    def compose(self, attack: Composition, found: State) -> Composition:
+        return with_candidate(attack, Candidate.unpack(found["candidate"]))
 
     def steps(self, iterations: int) -> float:  # noqa: ARG002
         return self.count  # a score is an iteration without the way back
@@ -112,7 +113,7 @@ def found(tried: list[Candidate], scores: list[float], seconds: float) -> Prepar
     if scores:
         note |= {"score": scores[best], "median": statistics.median(scores)}
     return Prepared(
-        constants={"candidate": tried[best].pack()},
+        found={"candidate": tried[best].pack()},
         seconds=seconds,
         notes={"search": note},
         finished=finished,
@@ -120,8 +121,9 @@ def found(tried: list[Candidate], scores: list[float], seconds: float) -> Prepar
     )
 
 
-def with_candidate(known: Known, candidate: Candidate) -> Known:
-    return replace(known, constants={**known.constants, "candidate": candidate.pack()})
+def with_candidate(attack: Composition, candidate: Candidate) -> Composition:
+    assert isinstance(attack.images, SearchedGenerator)
+    return replace(attack, images=replace(attack.images, candidate=candidate))
 
 
 def score(attack: Composition, known: Known, seed: int) -> float:
