@@ -23,7 +23,7 @@ from leakscope import data
 from leakscope.attacks import build_attack
 from leakscope.client.training import Client, train
 from leakscope.files import versions, write_json
-from leakscope.metrics import score
+from leakscope.metrics.score import score
 from leakscope.observation.firewall import Observation, observe
 from leakscope.types import Knowledge, LocalTraining
 from leakscope.victims import build_victim

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from leakscope.metrics import METRICS
 from leakscope.paper import NAMES as TARGETS
 from leakscope.paper import read_target
 from leakscope.paper.from_results import Known, known_lines
@@ -59,6 +60,7 @@ def group(cells: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
 
 def main_table() -> str:
     paper, rows = read_target("table1"), []
+    others = [name for name in paper.metrics if name != "psnr"]
     suites = ("main", "others", "baselines", "diffusion")
     groups = group([cell for suite in suites for cell in read(suite)["cells"]], "dataset", "attack")
     for dataset in ("femnist", "cifar100"):
@@ -69,22 +71,13 @@ def main_table() -> str:
             said = paper.reported(f"{NAMES[dataset]}, T = 100", attack)
             row = [NAMES[dataset], f"`{attack}`{cut(cells[0])}", f"{said['psnr'][0]:.2f}" if said else "-"]
             row += [mean((cell[kind]["psnr"] for cell in cells), 2) for kind in ("metrics", "baseline")]
-            for metric in ("ssim", "fsim", "lpips", "l_sim"):
-                ours = mean((cell["metrics"][metric] for cell in cells), 3).split(" ")[0]
-                row.append(f"{ours} ({said[metric][0]:.3f})" if said else ours)
+            for name in others:
+                ours = mean((cell["metrics"][name] for cell in cells), METRICS[name].digits).split(" ")[0]
+                row.append(f"{ours} ({said[name][0]:.{METRICS[name].digits}f})" if said else ours)
             row += [str(cells[0]["iterations"]), str(len(cells))]
             rows.append(row)
-    header = [
-        "data",
-        "attack",
-        "paper PSNR",
-        "our PSNR",
-        "knowing nothing",
-        "SSIM (paper)",
-        "FSIM (paper)",
-        "LPIPS (paper)",
-        "L_sim (paper)",
-    ]
+    header = ["data", "attack", "paper PSNR", "our PSNR", "knowing nothing"]
+    header += [f"{METRICS[name].label} (paper)" for name in others]
     return markdown([*header, "iterations", "clients"], rows)
 
 

@@ -25,8 +25,8 @@ from leakscope.cells.utility import accuracy_after
 from leakscope.client.own import LocalClient, load_client
 from leakscope.client.start import fingerprint
 from leakscope.labels import label_error
-from leakscope.metrics import METRICS, score
 from leakscope.metrics.l_sim_fl import l_sim_fl
+from leakscope.metrics.score import score, unscored
 from leakscope.plugins import load_plugins, plugins_fingerprint
 from leakscope.prior.folder import refuse_overlap, require_same
 from leakscope.types import Reconstruction, Scores
@@ -134,7 +134,7 @@ def _record(
 ) -> dict[str, Any]:
     """The JSON of a cell (DESIGN: the run folder)."""
     seen = scene.observation
-    unscored = {**dict.fromkeys(METRICS), "l_sim": found.l_sim, "l_sim_raw": found.l_sim_raw}
+    metrics = unscored(found) if scores is None else dict(scores.metrics)
     client = {**asdict(seen.training), "n": seen.n, "seed": cell.client.seed, "steps": seen.training.steps(seen.n)}
     if scene.truth is not None and scene.truth.batch.writer is not None:
         client["writer"] = scene.truth.batch.writer
@@ -167,11 +167,11 @@ def _record(
         "combined": cell.combined,
         "device": cell.device,
         "iterations": found.iterations,
-        "metrics": unscored if scores is None else dict(scores.metrics),
+        "metrics": metrics,
         "baseline": {} if scores is None else dict(scores.baseline),
         "per_image": {} if scores is None else {name: list(values) for name, values in scores.per_image.items()},
         "intervals": {} if scores is None else {name: list(pair) for name, pair in scores.intervals.items()},
-        "missing": dict.fromkeys(_unmeasured(unscored), UNSCORED) if scores is None else dict(scores.missing),
+        "missing": dict.fromkeys(_unmeasured(metrics), UNSCORED) if scores is None else dict(scores.missing),
         "notes": notes,
         "seconds": found.seconds,
         "peak_memory_mb": memory,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -11,22 +11,11 @@ from rich.table import Table
 
 from leakscope.audits.audit import AuditResult, carry_out, name_of
 from leakscope.cli import options as o
+from leakscope.metrics import METRICS
 from leakscope.report.remarks import doubts, worst_round
 from leakscope.runs.display import console, marked
 from leakscope.settings import ATTACK, CLIENT, RUN
 
-COLUMNS = (
-    "client",
-    "attack",
-    "defense",
-    "PSNR\ndB",
-    "knowing\nnothing",
-    "SSIM",
-    "LPIPS",
-    "identified",
-    "accuracy",
-    "seconds",
-)
 TEXTS = ("client", "attack", "defense")
 """Columns that wrap where a terminal is narrow; numbers do not."""
 
@@ -77,42 +66,36 @@ def errors_of(result: AuditResult) -> list[str]:
 
 def table_of(result: AuditResult) -> Table:
     """One row per cell: scores next to what an attacker would score who knows nothing. It fits into 80 columns."""
-    rows = [_row(cell) for cell in result.cells]
-    shown = [column for column in COLUMNS if column != "accuracy" or any(row[column] != "-" for row in rows)]
+    with_accuracy = any(cell.get("accuracy") for cell in result.cells)
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
-    for column in shown:
-        if column in TEXTS:
-            table.add_column(column, min_width=8, overflow="fold")
-        else:
-            table.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(row[column] for column in shown))
+    for heading in TEXTS:
+        table.add_column(heading, min_width=8, overflow="fold")
+    for heading in [heading for heading, *_ in _scores()] + ["accuracy"] * with_accuracy + ["seconds"]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for cell in result.cells:
+        scores = [_number(cell[part].get(name), digits) for _, part, name, digits in _scores()]
+        accuracy = [_number((cell.get("accuracy") or {}).get("defended"), 3)] * with_accuracy
+        texts = (_who(cell), cell["attack"], cell["defense"])
+        table.add_row(*texts, *scores, *accuracy, _number(cell.get("seconds"), 0))
     return table
 
 
-def _row(cell: Mapping[str, Any]) -> dict[str, str]:
-    metrics, baseline = cell["metrics"], cell["baseline"]
-    who = _who(cell) if cell["dataset"] == "recorded" else f"{cell['dataset']} {_who(cell)}"
-    values = (
-        who if cell["status"] == "finished" else f"{who}: {cell['status']}",
-        cell["attack"],
-        cell["defense"],
-        _number(metrics.get("psnr"), 2),
-        _number(baseline.get("psnr"), 2),
-        _number(metrics.get("ssim"), 3),
-        _number(metrics.get("lpips"), 3),
-        _number(metrics.get("identified"), 2),
-        _number((cell.get("accuracy") or {}).get("defended"), 3),
-        _number(cell.get("seconds"), 0),
-    )
-    return dict(zip(COLUMNS, values, strict=True))
+def _scores() -> Iterator[tuple[str, str, str, int]]:
+    """(heading, part of the cell, key in it, digits) of each column of scores."""
+    for name, metric in METRICS.items():
+        if "terminal" in metric.tables:
+            yield f"{metric.label}\n{metric.unit}".strip(), "metrics", name, metric.digits
+            if metric.beside_guess:
+                yield "knowing\nnothing", "baseline", name, metric.digits
 
 
 def _who(cell: Mapping[str, Any]) -> str:
-    """`writer`, else `client 0 round 3` of a recorded update, else `seed 0`."""
+    """Data set with writer or seed, or `client 0 round 3` of a recorded update; and how it ended, where not well."""
     client, number = cell["client"], cell.get("round")
     name = f"client {client['id']}" if "id" in client else client.get("writer") or f"seed {client['seed']}"
-    return name if number is None else f"{name} round {number}"
+    name = name if number is None else f"{name} round {number}"
+    name = name if cell["dataset"] == "recorded" else f"{cell['dataset']} {name}"
+    return name if cell["status"] == "finished" else f"{name}: {cell['status']}"
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -53,7 +53,14 @@ def _models() -> Rows:
 
 def _metrics() -> Rows:
     return [
-        {"name": name, "higher_is_better": metric.higher_is_better, "description": metric.description}
+        {
+            "name": name,
+            "label": metric.title,
+            "higher_is_better": metric.higher_is_better,
+            "needs": metric.needs,
+            "description": metric.description,
+            "meaning": metric.meaning,
+        }
         for name, metric in METRICS.items()
     ]
 

@@ -1,32 +1,33 @@
 """How close a reconstruction came to the private images, next to a guess without any information."""
 
 from leakscope.metrics.assign import assign
-from leakscope.metrics.catalogue import METRICS, Metric, metric
-from leakscope.metrics.fsim import fsim
-from leakscope.metrics.identify import identified
-from leakscope.metrics.intervals import bootstrap_interval, wilson_interval
-from leakscope.metrics.l_sim_fl import l_sim_fl
-from leakscope.metrics.lpips import lpips
-from leakscope.metrics.lpips_weights import find_weights
-from leakscope.metrics.psnr import psnr
-from leakscope.metrics.score import Replay, score, worst_first
-from leakscope.metrics.ssim import ssim
+from leakscope.metrics.baseline import relative_to
+from leakscope.metrics.fsim import FSIM, fsim
+from leakscope.metrics.identify import IDENTIFIED, IDENTIFIED_COUNT, identified
+from leakscope.metrics.l_sim import L_SIM, L_SIM_RAW
+from leakscope.metrics.l_sim_fl import L_SIM_FL, l_sim_fl
+from leakscope.metrics.lpips import LPIPS, LPIPS_ALEX, lpips
+from leakscope.metrics.metric import Metric
+from leakscope.metrics.psnr import PSNR, psnr
+from leakscope.metrics.ssim import SSIM, ssim
 
-__all__ = [
-    "METRICS",
-    "Metric",
-    "Replay",
-    "assign",
-    "bootstrap_interval",
-    "find_weights",
-    "fsim",
-    "identified",
-    "l_sim_fl",
-    "lpips",
-    "metric",
-    "psnr",
-    "score",
-    "ssim",
-    "wilson_interval",
-    "worst_first",
-]
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        PSNR,
+        SSIM,
+        FSIM,
+        LPIPS,
+        LPIPS_ALEX,
+        *relative_to(SSIM, tables=["report"]),
+        *relative_to(LPIPS),
+        IDENTIFIED,
+        IDENTIFIED_COUNT,
+        L_SIM,
+        L_SIM_RAW,
+        L_SIM_FL,
+    )
+}
+"""In the order in which tables show them. A metric that is named here is computed, listed, explained and shown."""
+
+__all__ = ["METRICS", "Metric", "assign", "fsim", "identified", "l_sim_fl", "lpips", "psnr", "ssim"]

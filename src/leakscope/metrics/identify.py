@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from leakscope.metrics.assign import pairwise_mse
+from leakscope.metrics.intervals import wilson_interval
+from leakscope.metrics.metric import Case, Column, Metric
 
 SAME = 1e-10  # mean squared error (100 dB) below which a candidate is the original itself
 
@@ -56,3 +60,52 @@ def _standardised(images: Tensor) -> Tensor:
     centred = flat - flat.mean(1, keepdim=True)
     length = centred.square().sum(1, keepdim=True).sqrt()
     return torch.where(length > FLAT * flat.shape[1] ** 0.5, centred / length, 0)
+
+
+def _measure(case: Case) -> Column:
+    """1 for each identified original, 0 for the others; a broken image identifies nobody."""
+    case.need_pool()
+    ours, theirs = (
+        (identified(case.originals, guess.images, case.pool) & ~guess.broken).to(case.originals.dtype)
+        for guess in (case.last, case.best)
+    )
+    return Column(ours, theirs, [torch.full_like(ours, chance(len(ours), len(case.pool)))])
+
+
+def _count(case: Case) -> Column | None:
+    """The same hits, and the number of them that chance gives: its share, as a number of the batch, times N."""
+    column = case.column(IDENTIFIED)
+    if column is None:
+        return None
+    expected = [float(share.mean()) * len(column.last) for share in column.guesses]
+    return Column(column.last, guesses=[torch.tensor(value, dtype=torch.float64) for value in expected])
+
+
+IDENTIFIED = Metric(
+    name="identified",
+    label="identified",
+    description="fraction of originals nearer to their reconstruction than all held-out images",
+    meaning="Share of images that are nearest to their own reconstruction among other, held-out images. An identified "
+    "image has been singled out, however blurred it looks. The interval is Wilson's, 95 %.",
+    higher_is_better=True,
+    measure=_measure,
+    needs="the originals and held-out images of the same data set",
+    digits=2,
+    share=True,
+    interval=lambda hits: wilson_interval(int(hits.sum()), len(hits)),
+    tables=("terminal", "report"),
+)
+IDENTIFIED_COUNT = replace(
+    IDENTIFIED,
+    name="identified_count",
+    label="identified images",
+    description="number of originals that were identified",
+    meaning="How many images have been singled out.",
+    measure=_count,
+    digits=0,
+    share=False,
+    has_best=False,
+    summary=torch.sum,
+    interval=None,
+    tables=(),
+)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from leakscope.client.training import Client, train
+from leakscope.metrics.metric import Case, Column, Metric
 from leakscope.types import ClientBatch, LocalTraining, Normalisation, Weights
 from leakscope.victims import Victim
 
@@ -39,7 +41,6 @@ def l_sim_fl(
 def cosine_distance(a: Weights, b: Weights) -> float:
     """1 - cos over all tensors of `a`, in double precision; 1 where either is zero.
 
-    >>> import torch
     >>> cosine_distance({"w": torch.tensor([1.0, 0.0])}, {"w": torch.tensor([3.0, 4.0])})
     0.4
     """
@@ -50,3 +51,28 @@ def cosine_distance(a: Weights, b: Weights) -> float:
     inner = sum(float(x @ y) for x, y in pairs)
     squares = [sum(float(z @ z) for z in side) for side in zip(*pairs, strict=True)]
     return 1 - inner / math.sqrt(math.prod(squares)) if all(squares) else 1.0
+
+
+def _measure(case: Case) -> Column | None:
+    """Of the reconstruction, and of the mean of other images with its labels."""
+    if case.replay is None:
+        return None
+    images, labels = case.last.given, case.found.labels
+    tried = [images, *(guess.expand_as(images) for guess in case.blind[-1:])]
+    with torch.enable_grad():
+        last, *guesses = (torch.tensor(case.replay(each, labels), dtype=torch.float64) for each in tried)
+    return Column(last, guesses=guesses)
+
+
+L_SIM_FL = Metric(
+    name="l_sim_fl",
+    label="L_sim^FL",
+    description="1 - cos between the update and that of FedAvg run on the reconstruction",
+    meaning="L_sim by a common yardstick: the reconstruction is trained on and its update compared.",
+    higher_is_better=False,
+    measure=_measure,
+    needs="the model, its update and the training settings",
+    digits=4,
+    has_best=False,
+    tables=("report", "results"),
+)

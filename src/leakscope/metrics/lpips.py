@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakscope.metrics.lpips_weights import SOURCES, locate
+from leakscope.metrics.metric import Case, Column, Metric
 from leakscope.metrics.pairs import UnavailableError, check_pair
 
 Backbone = Literal["vgg", "alex"]
@@ -167,3 +168,29 @@ def _read(file: Path, device: str) -> dict[str, Tensor]:
     except UNREADABLE as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise UnavailableError(f"{file} cannot be read as LPIPS weights: {first}") from error
+
+
+def _measure(backbone: Backbone) -> Callable[[Case], Column]:
+    return lambda case: case.compared(
+        partial(lpips_of_each, backbone=backbone, weights=case.weights, download=case.download)
+    )
+
+
+LPIPS = Metric(
+    name="lpips",
+    label="LPIPS",
+    description="learned perceptual distance v0.1, VGG16, sides below 64 enlarged to 64",
+    meaning="Distance as a trained network perceives it.",
+    higher_is_better=False,
+    measure=_measure("vgg"),
+    needs="the originals and LPIPS weights",
+)
+LPIPS_ALEX = replace(
+    LPIPS,
+    name="lpips_alex",
+    label="LPIPS (AlexNet)",
+    description="learned perceptual distance v0.1, AlexNet, sides below 64 enlarged to 64",
+    meaning="Distance as another trained network perceives it.",
+    measure=_measure("alex"),
+    tables=("results",),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from leakscope.metrics.metric import Metric, of_pairs
 from leakscope.metrics.pairs import check_pair
 
 CAP = 100.0
@@ -26,3 +27,17 @@ def psnr(x: Tensor, y: Tensor) -> Tensor:
     tensor([ 20., 100.])
     """
     return 10 * torch.log10(1 / mse(x, y).clamp_min(10 ** (-CAP / 10)))
+
+
+PSNR = Metric(
+    name="psnr",
+    label="PSNR",
+    description="mean over images of 10 log10(1 / MSE); identical images are given 100 dB",
+    meaning="Pixel error in decibels, mean over images. Depends on the data: a white page already scores well on "
+    "handwriting, so only the distance to the guess says something.",
+    higher_is_better=True,
+    measure=of_pairs(psnr),
+    unit="dB",
+    digits=2,
+    beside_guess=True,
+)

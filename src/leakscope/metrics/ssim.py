@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from leakscope.metrics.metric import Metric, of_pairs
 from leakscope.metrics.pairs import UnavailableError, check_pair, in_slices
 
 SIDE, SIGMA = 11, 1.5
@@ -48,3 +49,13 @@ def _blur(images: Tensor) -> Tensor:
     planes = images.flatten(0, 1)[:, None]
     down = functional.conv2d(planes, line.view(1, 1, -1, 1))
     return functional.conv2d(down, line.view(1, 1, 1, -1)).view(*images.shape[:2], *down.shape[-2:-1], -1)
+
+
+SSIM = Metric(
+    name="ssim",
+    label="SSIM",
+    description="structural similarity, 11x11 Gaussian window of sigma 1.5, no padding",
+    meaning="Agreement of structure, 0 to 1.",
+    higher_is_better=True,
+    measure=of_pairs(ssim),
+)

@@ -10,17 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
+from leakscope.metrics import METRICS
 from leakscope.paper.grid import Planned
 from leakscope.paper.measured import Record, value_of
 from leakscope.paper.targets import Target
 from leakscope.paper.tracing import Trace
-from leakscope.report.figures import COLOURS, COLUMN, DASHES, MARKERS, panels_of, save, show
+from leakscope.report.figures import COLOURS, COLUMN, DASHES, MARKERS, as_math, panels_of, save, show
 from leakscope.report.reading import Images, read_pictures
 from leakscope.runs.store import DONE
 
 SHOWN = 8
 """Images in a row of a gallery."""
-LABELS = {"psnr": "PSNR (dB)", "linear_error": r"$E_{lin}(T)$"}
+LINEAR_ERROR = r"$E_{lin}(T)$"
 AXES = {"figure4": "local images N", "figure5": "local epochs E", "figure6": "local steps T"}
 Records = Mapping[str, Record]
 
@@ -58,7 +59,8 @@ def lines(target: Target, planned: Sequence[Planned], records: Records, folder: 
             curves.setdefault(one.entry.setting.series or str(one.entry.attack), {})[one.entry.setting.x] = values
     if not curves:
         return None
-    return lambda: _curves(curves, xlabel=AXES[target.name], ylabel=LABELS[metric], markers=True)
+    label = as_math(METRICS[metric].title) if metric in METRICS else LINEAR_ERROR
+    return lambda: _curves(curves, xlabel=AXES[target.name], ylabel=label, markers=True)
 
 
 def convergence(
@@ -75,7 +77,7 @@ def convergence(
                     curve.setdefault(float(row["iteration"]), []).append(float(row["psnr"]))
     if not curves:
         return None
-    return lambda: _curves(curves, xlabel="iteration", ylabel=LABELS["psnr"], markers=False)
+    return lambda: _curves(curves, xlabel="iteration", ylabel=METRICS["psnr"].title, markers=False)
 
 
 def gallery(target: Target, planned: Sequence[Planned], records: Records, folder: Path) -> Callable[[], Figure] | None:

@@ -87,7 +87,8 @@ def _pair(mean: float | None, deviation: float | None, metric: str) -> str:
 
 
 def _digits(metric: str) -> int:
-    return 2 if metric == "psnr" else 4
+    """The paper's four, of which a number with a unit keeps those that mean something."""
+    return METRICS[metric].digits if metric in METRICS and METRICS[metric].unit else 4
 
 
 def _inline(path: Path) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 from leakscope.attacks import ATTACKS
 from leakscope.cells.spec import PLACES, Cell
 from leakscope.files import commit, write_json
+from leakscope.metrics import METRICS
 from leakscope.runs.store import DONE, Run
 
 Row = dict[str, Any]
-METRICS = ("psnr", "ssim", "fsim", "lpips", "lpips_alex", "l_sim", "l_sim_raw", "l_sim_fl")
 KEPT = ("attack", "defense", "dataset", "model", "client", "fuse", "knowledge", "settings", "matching", "iterations")
 COST = ("seconds", "peak_memory_mb", "notes")
 NOT_ITS_OWN = {*PLACES, "data_fingerprint", "device", "prior_fingerprint", "auxiliary"}
@@ -26,8 +26,8 @@ def brief(record: Mapping[str, Any], cell: Cell) -> Row:
     row = {name: record.get(name) for name in KEPT} | {"key": cell.key, "status": record["status"]}
     row["cell"] = cell.flat(but=PLACES, brief=True)  # places are those of this machine
     row["parameters"] = parameters(cell)
-    row["metrics"] = {name: record["metrics"].get(name) for name in METRICS}
-    row["baseline"] = {name: record["baseline"].get(name) for name in METRICS}
+    kept = [name for name, metric in METRICS.items() if "results" in metric.tables]
+    row |= {part: {name: record[part].get(name) for name in kept} for part in ("metrics", "baseline")}
     row["curve"] = [[round(h["seconds"], 1), round(h["psnr"], 3)] for h in record["history"] if "psnr" in h]
     return row | {name: record.get(name) for name in COST}
 

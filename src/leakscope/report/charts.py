@@ -9,11 +9,21 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from leakscope.metrics import METRICS
+
+CURVES = ("psnr", "l_sim", "objective")
+"""What is drawn of a cell's history."""
 WIDTH, HEIGHT = 380, 230
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 34
 PALETTE_SIZE = 8
 
 Point = tuple[float, float]
+
+
+def title_and_scale(name: str) -> tuple[str, bool]:
+    """How the axis of a curve is titled, and whether its scale is logarithmic, as that of all that falls towards 0."""
+    metric = METRICS.get(name)
+    return (metric.title, not metric.higher_is_better) if metric else (name, True)
 
 
 @dataclass(frozen=True)

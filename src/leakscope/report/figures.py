@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from leakscope.errors import InputError, Problem, unknown
 from leakscope.files import writing
+from leakscope.report.charts import CURVES, title_and_scale
 from leakscope.report.matrix import Matrix, Row, matrices
 from leakscope.report.reading import Run, by_severity, read_run
 from leakscope.report.tiles import most_leaked_first, to_pixels
@@ -43,7 +45,6 @@ STYLE: Any = {
 }
 WITHOUT_DATE: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 SHOWN, ROWS = 8, 10
-METRICS = (("psnr", "PSNR (dB)", False), ("l_sim", "$L_{sim}$", True), ("objective", "objective", True))
 
 Draw = Callable[[Run], Figure]
 
@@ -103,22 +104,33 @@ def convergence(run: Run) -> Figure:
     if not groups:
         raise InputError(Problem("no cell of this run has a history", fix="run with --history 50"))
     names = _names([cells[0] for cells in groups])
-    shown = [metric for metric in METRICS if any(_curve(cells, metric[0]) for cells in groups)]
+    shown = [name for name in CURVES if any(_curve(cells, name) for cells in groups)]
     figure = Figure(figsize=(2 * COLUMN, 2.1), layout="constrained")
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
-    for panel, (metric, label, log) in zip(panels, shown, strict=True):
+    for panel, name in zip(panels, shown, strict=True):
         for place, cells in enumerate(groups):
-            if curve := _curve(cells, metric):
+            if curve := _curve(cells, name):
                 colour, dash = COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
                 x = sorted(curve)
                 panel.plot(x, [np.mean(curve[k]) for k in x], color=colour, ls=dash, label=names[cells[0]["key"]])
                 low, high = [min(curve[k]) for k in x], [max(curve[k]) for k in x]
                 panel.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
-        panel.set(xlabel="iteration", ylabel=label, yscale="log" if log else "linear")
+        title, log = title_and_scale(name)
+        panel.set(xlabel="iteration", ylabel=as_math(title), yscale="log" if log else "linear")
         panel.grid(lw=0.3, alpha=0.5)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=7)
     return figure
+
+
+def as_math(title: str) -> str:
+    r"""A title with its indices set as such.
+
+    >>> as_math("L_sim^FL"), as_math("PSNR (dB)")
+    ('$L_{sim}^{FL}$', 'PSNR (dB)')
+    """
+    marked = re.sub(r"([_^])(\w+?)(?=[_^]|$)", r"\1{\2}", title)
+    return title if marked == title else f"${marked}$"
 
 
 def tradeoff(run: Run) -> Figure:

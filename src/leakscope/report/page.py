@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from importlib import resources
@@ -14,9 +14,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from leakscope.metrics import METRICS, Metric
 from leakscope.report import wording
 from leakscope.report.advice import advise
-from leakscope.report.charts import Chart, Series, clean
+from leakscope.report.charts import CURVES, Chart, Series, clean, title_and_scale
 from leakscope.report.gallery import client_of, script_blocks, strips, title_of
 from leakscope.report.matrix import matrices
 from leakscope.report.reading import Run, by_severity
@@ -26,8 +27,9 @@ from leakscope.verdict.levels import LEVELS, Cell, find, is_scored, number, seve
 
 TOLD = ("defense", "preflight")
 """Notes that have a place of their own."""
-CURVES = 6
-"""As many lines as can be told apart."""
+DASH = "–"
+LINES = 6
+"""As many as can be told apart."""
 
 
 def page(run: Run, *, redact: bool = False) -> str:
@@ -61,7 +63,7 @@ def build(run: Run, *, redact: bool) -> dict[str, Any]:
         "assumed": wording.short_assumptions(cells) if cells else (),
         "assumptions": wording.assumptions(cells) if cells else (),
         "advice": advise(cells),
-        "meanings": wording.MEANINGS,
+        "metrics": shown_metrics(),
         "caveats": wording.CAVEATS,
         "matrices": matrices(cells),
         "strips": found,
@@ -97,20 +99,15 @@ def curves(run: Run) -> tuple[Chart, ...]:
     for cell in by_severity(run.cells):
         if cell["history"]:
             chosen.setdefault((cell["attack"], cell["defense"]), cell)
-    cells = list(chosen.values())[:CURVES]
-    guess = next((number(cell["baseline"].get("psnr")) for cell in cells), None)
-    wanted = (
-        ("psnr", "PSNR in dB", False, guess),
-        ("l_sim", "L_sim", True, None),
-        ("objective", "Objective", True, None),
-    )
-    charts = (_over_iterations(cells, name, title, log=log, reference=level) for name, title, log, level in wanted)
+    cells = list(chosen.values())[:LINES]
+    charts = (_over_iterations(cells, name) for name in CURVES)
     return tuple(chart for chart in charts if chart is not None)
 
 
-def _over_iterations(
-    cells: Sequence[Cell], name: str, title: str, *, log: bool, reference: float | None
-) -> Chart | None:
+def _over_iterations(cells: Sequence[Cell], name: str) -> Chart | None:
+    """The lines of one number, with what the guess scores where that is known."""
+    title, log = title_and_scale(name)
+    guess = next((number(cell["baseline"].get(name)) for cell in cells), None)
     series = []
     for place, cell in enumerate(cells):
         points = [(number(entry.get("iteration")), number(entry.get(name))) for entry in cell["history"]]
@@ -119,7 +116,7 @@ def _over_iterations(
     if not series:
         return None
     ends = "; ".join(f"{line.name} ends at {line.points[-1][1]:.3g}" for line in series)
-    return Chart(title, "iteration", tuple(series), log=log, reference=reference, summary=ends)
+    return Chart(title, "iteration", tuple(series), log=log, reference=guess, summary=ends)
 
 
 def over_rounds(cells: Sequence[Cell]) -> Chart | None:
@@ -136,25 +133,22 @@ def over_rounds(cells: Sequence[Cell]) -> Chart | None:
         Series(label, points, place)
         for place, (label, raw) in enumerate(groups.items())
         if (points := clean(sorted(raw), log=False))
-    )[:CURVES]
+    )[:LINES]
     if not series:
         return None
-    title = "Share of images identified" if name == "identified" else "PSNR in dB"
+    title = "Share of images identified" if name == "identified" else METRICS[name].title
     ends = "; ".join(f"{line.name} from {line.points[0][1]:.3g} to {line.points[-1][1]:.3g}" for line in series)
     return Chart(title, "round", series, summary=ends)
 
 
 def row(cell: Cell) -> dict[str, Any]:
     """One line of the table of all cells."""
-    metrics = {name: number(value) for name, value in cell["metrics"].items()}
-    guess = number(cell["baseline"].get("psnr"))
+    finding = find(cell) if is_scored(cell) else None
     return {
         "key": cell["key"],
         "title": title_of(cell),
-        "level": find(cell).level if is_scored(cell) else "unknown",
-        "finding": find(cell) if is_scored(cell) else None,
-        "metrics": metrics,
-        "gain": None if guess is None or metrics.get("psnr") is None else metrics["psnr"] - guess,  # type: ignore[operator]
+        "level": finding.level if finding else "unknown",
+        "scores": list(scores(cell, finding.n if finding else 0)),
         "status": cell["status"],
         "error": cell["error"],
         "seconds": number(cell.get("seconds")),
@@ -166,6 +160,20 @@ def row(cell: Cell) -> dict[str, Any]:
         "iterations": cell.get("iterations"),
         "w0": cell["w0"],
     }
+
+
+def shown_metrics() -> list[Metric]:
+    """What the table of all cells shows and the report explains; shares of images, which settle the level, first."""
+    return sorted((metric for metric in METRICS.values() if "report" in metric.tables), key=lambda m: not m.share)
+
+
+def scores(cell: Cell, n: int) -> Iterator[str]:
+    """The scores of a cell of n images as the table shows them, column by column."""
+    for metric in shown_metrics():
+        value, guess = (number(cell[part].get(metric.name)) for part in ("metrics", "baseline"))
+        yield f"{value * n:.0f} of {n}" if metric.share and n and value is not None else short(value, metric.digits)
+        if metric.beside_guess:
+            yield DASH if value is None or guess is None else signed(value - guess, metric.digits)
 
 
 def _in_words(note: object) -> str:
@@ -216,7 +224,7 @@ def environment() -> Environment:
 def short(value: object, digits: int = 2) -> str:
     """A number for a table, a dash where there is none."""
     known = number(value)
-    return "–" if known is None else f"{known:.{digits}f}"
+    return DASH if known is None else f"{known:.{digits}f}"
 
 
 def signed(value: float, digits: int = 1) -> str:

@@ -26,15 +26,6 @@ class Assumption:
     real: str
 
 
-@dataclass(frozen=True)
-class Meaning:
-    """One metric in plain words."""
-
-    name: str
-    better_for_attacker: str
-    text: str
-
-
 LABELS = {
     "known": "the labels of all images, without their order",
     "counts": "how often each label occurs",
@@ -146,40 +137,6 @@ ROWS: tuple[Callable[[Sequence[Cell]], Assumption], ...] = (
     _normalisation,
     _auxiliary,
     _mode,
-)
-
-MEANINGS = (
-    Meaning(
-        "Identified",
-        "higher",
-        "Share of images that are nearest to their own reconstruction among other, held-out "
-        "images. An identified image has been singled out, however blurred it looks. The interval is Wilson's, 95 %.",
-    ),
-    Meaning(
-        "Relative score",
-        "higher",
-        "SSIM with the score of a guess taken off: 0 is worth no more than the guess, 1 is the "
-        "image itself. Negative values are worse than guessing.",
-    ),
-    Meaning(
-        "PSNR",
-        "higher",
-        "Pixel error in decibels, mean over images. Depends on the data: a white page already scores well "
-        "on handwriting, so only the distance to the guess says something.",
-    ),
-    Meaning("SSIM", "higher", "Agreement of structure, 0 to 1."),
-    Meaning("FSIM", "higher", "Agreement of features such as edges; unrelated images still score around 0.6."),
-    Meaning("LPIPS", "lower", "Distance as a trained network perceives it."),
-    Meaning(
-        "L_sim",
-        "lower",
-        "How well the attack explains the update, by its own yardstick: not comparable between attacks.",
-    ),
-    Meaning(
-        "L_sim_fl",
-        "lower",
-        "The same by a common yardstick: the reconstruction is trained on and its update compared.",
-    ),
 )
 
 CAVEATS = (
