@@ -15,7 +15,7 @@ ifneq ($(wildcard ../shared/weights),)
 export LEAKSCOPE_WEIGHTS ?= $(abspath ../shared/weights)
 endif
 
-.PHONY: demo install test lint bench example-flower clean
+.PHONY: demo install test test-all coverage lint bench example-flower clean
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,7 +35,14 @@ lint: $(VENV)/.full
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal -m "not long" --durations=10
+
+# What a release runs: also what is long by nature (a wheel, notebooks, Ray clusters).
+test-all: lint
+	$(BIN)/pytest -n 2 --dist worksteal --durations=10
+
+coverage: $(VENV)/.full
+	$(BIN)/pytest -n 2 --dist worksteal -m "not long" --cov=leakscope --cov-report=term:skip-covered
 
 bench: $(VENV)/.full
 	$(BIN)/python benchmarks/step.py

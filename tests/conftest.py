@@ -1,4 +1,4 @@
-"""A real browser for the tests that need one."""
+"""What is collected, and a real browser for the tests that need one."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ FLAGS = [
 ]
 
 Visiting = Callable[..., Any]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """The files beside the tests hold helpers and no examples; some are programs."""
+    return True if collection_path.suffix == ".py" and not collection_path.name.startswith("test_") else None
 
 
 @pytest.fixture(scope="session")

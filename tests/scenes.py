@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leakscope.attacks.watch import Watch
 from leakscope.client.training import Client, train
 from leakscope.observation.firewall import Observation, observe
 from leakscope.types import Knowledge
@@ -23,3 +24,19 @@ def tiny_observation(client: Client | None = None, **knowledge: object) -> Obser
         normalisation=client.batch.normalisation,
         labels=client.batch.labels,
     )
+
+
+class Interrupting(Watch):
+    """Takes a checkpoint after every iteration and stops after `after` of them."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.seen, self.state = after, 0, None
+
+    def tick(self, *_: int) -> None:
+        self.seen += 1
+
+    def keep(self, checkpoint):
+        self.state = checkpoint()
+
+    def stop(self) -> bool:
+        return self.seen >= self.after

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_engine import Interrupting
 from torch import nn
 
 pytest.importorskip("diffusers", reason="dggi needs diffusers (extra `diffusion`)")
@@ -24,7 +23,7 @@ from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.folder import fingerprint, read_denoiser
 from leakscope.prior.frame import put_in_frame, take_from_frame
 from priors import tiny_prior
-from scenes import tiny_client, tiny_observation
+from scenes import Interrupting, tiny_client, tiny_observation
 
 MODES = ("interleaved", "dps", "score")
 ITERATIONS, FIRST = 10, 6

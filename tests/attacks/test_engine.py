@@ -13,12 +13,11 @@ from leakscope.attacks.matching import Calibrated
 from leakscope.attacks.parts import named_tensors
 from leakscope.attacks.recipes import ig, nl_sme, sme, span_sme
 from leakscope.attacks.surrogate import Bezier, Linear
-from leakscope.attacks.watch import Watch
 from leakscope.client.training import train
 from leakscope.defenses import parse_defense
 from leakscope.observation.firewall import observe
 from leakscope.types import Knowledge
-from scenes import tiny_client, tiny_observation
+from scenes import Interrupting, tiny_client, tiny_observation
 
 
 def short(attack: Attack, **changes: object) -> Attack:
@@ -69,22 +68,6 @@ def test_overwriting_the_private_batch_changes_no_reconstruction():
         value.zero_()
     after = short(nl_sme())(seen)
     assert torch.equal(before.images, after.images)
-
-
-class Interrupting(Watch):
-    """Takes a checkpoint after every iteration and stops after `after` of them."""
-
-    def __init__(self, after: int) -> None:
-        self.after, self.seen, self.state = after, 0, None
-
-    def tick(self, *_: int) -> None:
-        self.seen += 1
-
-    def keep(self, checkpoint):
-        self.state = checkpoint()
-
-    def stop(self) -> bool:
-        return self.seen >= self.after
 
 
 @pytest.mark.parametrize("after", [1, 6, 17])

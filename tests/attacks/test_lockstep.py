@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_engine import Interrupting
 
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.known import Known
 from leakscope.attacks.lockstep import groups, in_lockstep
 from leakscope.attacks.recipes import ig, nl_sme, span_sme
-from scenes import tiny_client, tiny_observation
+from scenes import Interrupting, tiny_client, tiny_observation
 
 
 def short(attack: Attack, **changes: object) -> Attack:

@@ -19,7 +19,7 @@ from leakscope.client.training import Client, train
 from leakscope.observation.firewall import observe
 from leakscope.types import ClientBatch, Knowledge, LocalTraining, Normalisation, stream
 from leakscope.victims import build_victim
-from scenes import tiny_client, tiny_observation
+from scenes import Interrupting, tiny_client, tiny_observation
 
 MOMENT = Moment(0.5, torch.tensor(0.1))
 
@@ -277,8 +277,6 @@ def test_photographs_have_no_page():
 
 @pytest.mark.parametrize("model", ["mlp", "cnn-mnist"])
 def test_interrupted_renewal_goes_on_as_if_nothing_had_happened(model, tmp_path):
-    from test_engine import Interrupting
-
     observation = tiny_observation(tiny_client(model=model, n=6, epochs=4, lr=0.05))
     attack = replace(span_sme(), iterations=20, history=5)
     whole = attack(observation)

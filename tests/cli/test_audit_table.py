@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from leakscope.audits.audit import AuditResult
-
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's own, when it is imported
 
 
 def cell(**changed: Any) -> dict[str, Any]:

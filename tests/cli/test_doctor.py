@@ -1,9 +1,6 @@
 """The environment check, as a narrow terminal shows it."""
 
-import pytest
 from rich.console import Console
-
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's, about click
 
 
 def test_findings_and_their_advice_keep_to_their_column():

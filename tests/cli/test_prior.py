@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 pytest.importorskip("diffusers", reason="priors need diffusers (extra `diffusion`)")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's own, when it is imported
 
 SMALL = ("--channels", "8", "--batch-size", "2", "--device", "cpu")
 AUDIT = ("--attack", "dggi", "--n", "4", "--epochs", "1", "--iterations", "5", "--device", "cpu", "--seed", "101")

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_femnist import write_sqlite
 
+from emnist_archive import write_sqlite
 from leakscope.data import DATASETS, load
 from leakscope.data.fetch import fetch
 from leakscope.errors import InputError

@@ -12,7 +12,6 @@ from leakscope.defenses import DEFENSES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # typer's, about click
     pytest.mark.filterwarnings("ignore:Secure RNG turned off"),
     pytest.mark.filterwarnings("ignore:Full backward hook is firing"),
 ]

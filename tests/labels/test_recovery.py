@@ -220,7 +220,6 @@ def test_adam_and_unknown_methods_are_refused() -> None:
         recover_counts(plain.victim, update.w0, update.delta, plain.training, 6, method="irlg")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif("LEAKSCOPE_DATA" not in os.environ, reason="LEAKSCOPE_DATA names no folder with FEMNIST")
 def test_real_writers_give_their_counts_away() -> None:
     """Near-uniform writers (40 or more characters) exactly; writers of digits alone to 15 %."""

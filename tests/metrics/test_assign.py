@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_images import crops
 
 from leakscope.errors import InputError
 from leakscope.metrics.assign import assign, pairwise_mse
+from reference_images import crops
 
 IMAGES = crops(12, side=8)
 

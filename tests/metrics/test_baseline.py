@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_images import crops
 
 from leakscope.metrics.baseline import blind_guesses, relative
 from leakscope.metrics.psnr import mse
+from reference_images import crops
 
 
 def test_the_guesses_are_mean_colour_median_colour_and_mean_image() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference_images import crops, frozen_pairs, luminance
 
 from leakscope.metrics.fsim import fsim
 from leakscope.metrics.pairs import UnavailableError
+from reference_images import crops, frozen_pairs, luminance
 
 # FSIMc, and FSIM of the luminance, as piq 0.8.0 gives them for the same pairs.
 FROZEN = {

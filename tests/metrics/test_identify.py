@@ -3,10 +3,10 @@ from __future__ import annotations
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_images import crops
 
 from leakscope.metrics.assign import assign
 from leakscope.metrics.identify import chance, held_out, identified
+from reference_images import crops
 
 IMAGES = crops(60)
 

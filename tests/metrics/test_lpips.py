@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from reference_images import blurred, crops, photo
 from torch.nn import functional
 
 from leakscope.metrics.lpips import STAGES, Backbone, lpips, lpips_of_each
 from leakscope.metrics.lpips_weights import SOURCES, VARIABLE
 from leakscope.metrics.pairs import UnavailableError
+from reference_images import blurred, crops, photo
 
 real_weights = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no folder with LPIPS weights")
 

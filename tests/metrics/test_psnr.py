@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_images import frozen_pairs
 from skimage.metrics import peak_signal_noise_ratio
 
 from leakscope.errors import InputError
 from leakscope.metrics.psnr import CAP, mse, psnr
+from reference_images import frozen_pairs
 
 
 @settings(deadline=None)

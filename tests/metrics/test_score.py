@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from reference_images import blurred, crops
-from small_clients import small_client
 from torch import Tensor
 
 from leakscope.client.training import train
@@ -15,6 +13,8 @@ from leakscope.metrics import METRICS, assign, l_sim_fl, psnr, ssim
 from leakscope.metrics.lpips_weights import VARIABLE
 from leakscope.metrics.score import score, unscored
 from leakscope.types import Reconstruction
+from reference_images import blurred, crops
+from small import small_client
 
 ORDER = [3, 0, 5, 1, 4, 2]
 
@@ -147,7 +147,7 @@ def test_values_outside_the_range_are_cut_before_scoring() -> None:
 
 
 def test_replay_adds_l_sim_fl_and_its_baseline() -> None:
-    client = small_client(n=6)
+    client = small_client(n=6, batch_size=2)
     w0, batch = client.victim.weights(), client.batch
     delta = train(client, w0).delta
     replay = partial(l_sim_fl, client.victim, w0, delta, client.training, normalisation=batch.normalisation)

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from reference_images import crops, frozen_pairs
 from skimage.metrics import structural_similarity
 
 from leakscope.metrics.pairs import UnavailableError
 from leakscope.metrics.ssim import ssim
+from reference_images import crops, frozen_pairs
 
 # piq 0.8.0 and scikit-image 0.26 (gaussian_weights=True, sigma=1.5, use_sample_covariance=False) agree on these.
 FROZEN = {"256 noise": 0.4257, "256 blur": 0.7450, "32 noise": 0.8222, "32 blur": 0.4398, "32 unrelated": 0.0233}

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from synthetic import write_cifar
 
 from leakscope.paper.reproduce import begin, carry_out, lay_out
 from leakscope.paper.results import read_results, same
 from leakscope.runs.local import run_here
 from leakscope.runs.places import Places
+from synthetic import write_cifar
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("LEAKSCOPE_")},
@@ -113,7 +113,6 @@ def test_some_attacks_of_a_table_alone(root):
     assert {cell.key for cell in job.cells} < {cell.key for cell in everything.cells}
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's own, when it is imported
 def test_without_the_data_cells_are_null_with_the_reason(tmp_path):
     from typer.testing import CliRunner
 
@@ -127,7 +126,6 @@ def test_without_the_data_cells_are_null_with_the_reason(tmp_path):
     assert all("is not there" in line["reason"] or "not in this installation" in line["reason"] for line in lines)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_three_times_it_ends_with_the_same_numbers(undisturbed, root, tmp_path):
     _, whole = undisturbed

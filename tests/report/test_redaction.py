@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
-from leakscope.report import redaction
 from leakscope.report.redaction import withhold
 
 
@@ -29,7 +26,3 @@ from leakscope.report.redaction import withhold
 )
 def test_withheld_commands(command: str, shown: str) -> None:
     assert withhold(command) == shown
-
-
-def test_the_example_in_its_docstring() -> None:
-    assert doctest.testmod(redaction).failed == 0

@@ -8,7 +8,6 @@ from leakscope.runs.places import Places
 from leakscope.runs.store import Run
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_cell_that_kills_its_process_fails_alone(tmp_path, monkeypatch):
     (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")

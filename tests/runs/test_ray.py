@@ -13,7 +13,7 @@ pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
 SCRIPT = Path(__file__).parent / "two_nodes.py"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_lost_node_loses_nothing_and_a_poisoned_cell_fails_alone(tmp_path):
     (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")

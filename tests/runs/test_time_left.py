@@ -1,12 +1,9 @@
 """The time a run will still take."""
 
-import doctest
-
 import pytest
 
 from leakscope.cells.planning import grid
 from leakscope.cells.request import Request
-from leakscope.runs import time_left
 from leakscope.runs.time_left import TimeLeft
 
 
@@ -31,7 +28,3 @@ def test_attacks_are_told_apart_and_workers_share_the_work():
     tell(quick, "end", 100)
     left({"event": "failed", "key": slow.key, "error": "x"})
     assert left.seconds == pytest.approx(100 * 5 / 2)
-
-
-def test_durations_read_well():
-    assert doctest.testmod(time_left).failed == 0

@@ -104,7 +104,6 @@ def test_a_report_opens_in_its_sandbox_and_downloads(visit: Any, sample: Any) ->
         assert seen.complaints == []
 
 
-@pytest.mark.slow
 def test_an_audit_from_the_form_to_the_report(visit: Any, serving: Serving, tmp_path: Path) -> None:
     """The real command: started, watched while it optimises, stopped, resumed, finished, read."""
     server = serving(tmp_path / "runs")
