@@ -1,29 +1,24 @@
-"""The command line as a person uses it: real processes on the embedded photographs."""
+"""The command line as a person uses it, on the embedded photographs; in real processes where those matter."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
-TINY = ("--n", "4", "--epochs", "1", "--iterations", "30", "--history", "10", "--attack", "nl-sme")
+from command_line import ENVIRONMENT, command, leakscope, process
+
+CLIENT = ("--model", "cnn-mnist", "--n", "4", "--epochs", "1")
+ATTACK = ("--iterations", "30", "--history", "10", "--attack", "nl-sme")
+TINY = (*CLIENT, *ATTACK)
 DEFENSES = ("--defense", "none", "--defense", "sparsify:rate=0.9")
-WITHOUT = {name: value for name, value in os.environ.items() if not name.startswith("LEAKSCOPE_")}
-ENVIRONMENT = {**WITHOUT, "OMP_NUM_THREADS": "1", "TORCH_HOME": "/nonexistent"}
-
-
-def leakscope(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "leakscope", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=200, **options)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "tiny"
-    done = leakscope("audit", *TINY, *DEFENSES, "--out", str(out), "--json")
+    done = process("audit", *TINY, *DEFENSES, "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -69,15 +64,15 @@ def test_a_finished_run_is_not_run_again(run):
 
 def test_simulate_then_attack_equals_audit(run, tmp_path):
     _, done = run
-    made = leakscope("simulate", str(tmp_path / "client"), "--n", "4", "--epochs", "1")
+    made = leakscope("simulate", str(tmp_path / "client"), *CLIENT)
     assert made.returncode == 0, made.stderr
     files = [str(tmp_path / f"client.{kind}.safetensors") for kind in ("update", "truth")]
-    attacked = leakscope("attack", files[0], "--truth", files[1], *TINY[4:], "--out", str(tmp_path / "run"), "--json")
+    attacked = leakscope("attack", files[0], "--truth", files[1], *ATTACK, "--out", str(tmp_path / "run"), "--json")
     assert attacked.returncode == 0, attacked.stderr
     ours = json.loads(done.stdout)["cells"][0]["metrics"]
     theirs = json.loads(attacked.stdout)["cells"][0]["metrics"]
     assert theirs == ours
-    blind = leakscope("attack", files[0], *TINY[4:], "--out", str(tmp_path / "blind"), "--json")
+    blind = leakscope("attack", files[0], *ATTACK, "--out", str(tmp_path / "blind"), "--json")
     (cell,) = json.loads(blind.stdout)["cells"]
     assert cell["metrics"]["psnr"] is None
     assert cell["metrics"]["l_sim"] == ours["l_sim"]
@@ -102,16 +97,16 @@ def test_a_comparison_in_which_nothing_could_be_scored_still_ends_with_its_resul
 
 
 def test_killed_and_started_again_it_ends_with_the_same_numbers(tmp_path):
-    options = ("audit", "--n", "4", "--epochs", "1", "--iterations", "400", "--history", "40", "--attack", "sme")
+    options = ("audit", *CLIENT, "--n", "2", "--iterations", "200", "--history", "40", "--attack", "sme")
     whole = json.loads(leakscope(*options, "--out", str(tmp_path / "whole"), "--json").stdout)
-    command = [sys.executable, "-m", "leakscope", *options, "--out", str(tmp_path / "broken"), "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
-    for _ in range(600):
-        time.sleep(0.1)
+    words = command(*options, "--out", tmp_path / "broken", "--json")
+    first = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+    for _ in range(3000):
+        time.sleep(0.02)
         if any('"progress"' in path.read_text() for path in (tmp_path / "broken").rglob("events.jsonl")):
             break
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    first.send_signal(signal.SIGINT)
+    assert first.wait(60) == 130
     assert list((tmp_path / "broken").rglob("checkpoint.pt"))
     resumed = json.loads(leakscope(*options, "--out", str(tmp_path / "broken"), "--json").stdout)
     assert resumed["cells"][0]["metrics"] == whole["cells"][0]["metrics"]
@@ -151,6 +146,14 @@ def test_bad_input_is_explained_without_a_traceback(arguments, words, tmp_path):
     done = leakscope(*arguments, *(("--out", str(tmp_path / "run")) if arguments[0] == "audit" else ()), cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_input_ends_a_process_with_two_and_nothing_on_stdout(tmp_path):
+    done = process("audit", "--attack", "nl-smee", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean 'nl-sme'" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
