@@ -13,13 +13,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from leakscope.errors import Problem, refuse
 from leakscope.settings import ATTACK, CLIENT, LabelKnowledge, LocalTraining, Option, TrainingOptions
 
+T = TypeVar("T")
 Memory = Literal["normal", "low"]
 Compile = Literal["auto", "on", "off"]
 Matching = Literal["auto", "global", "mask", "layerwise", "adaptive"]
@@ -258,11 +259,13 @@ class Cell:
 
     def but(self, **facts: Any) -> Cell:
         """The same cell with other facts, by the names of their flat form."""
-        parts = {
-            name: dataclasses.replace(part, **{fact: value for fact, value in facts.items() if fact in names_of(part)})
-            for name, part in (("client", self.client), ("attack", self.attack), ("contents", self.contents))
-        }
-        return dataclasses.replace(self, **parts, **{name: facts[name] for name in OF_THE_CELL if name in facts})
+
+        def changed(part: T) -> T:
+            return dataclasses.replace(part, **{name: facts[name] for name in names_of(type(part)) & facts.keys()})  # type: ignore[type-var]
+
+        own = {name: facts[name] for name in OF_THE_CELL if name in facts}
+        client, attack, contents = changed(self.client), changed(self.attack), changed(self.contents)
+        return dataclasses.replace(self, client=client, attack=attack, contents=contents, **own)
 
     def with_absolute_paths(self) -> Cell:
         """The same cell with every file by its whole path: a process elsewhere starts in another folder."""
