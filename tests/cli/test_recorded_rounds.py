@@ -89,10 +89,9 @@ def test_rounds_of_different_clients_are_not_combined(recorded: Path) -> None:
 
 OPTIONS = """
 import json
-import typer
-from leakscope.cli import app
-verbs = typer.main.get_command(app).commands
-print(json.dumps({name: [option for one in verb.params for option in one.opts] for name, verb in verbs.items()}))
+from leakscope.cli import verb
+verbs = {name: verb(name).params for name in ("audit", "gate", "report")}
+print(json.dumps({name: [option for one in params for option in one.opts] for name, params in verbs.items()}))
 """
 
 

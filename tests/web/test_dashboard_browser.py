@@ -54,7 +54,7 @@ def test_the_list_tells_state_and_level(visit: Any, sample: Any) -> None:
         line.wait_for()
         assert "finished" in line.inner_text()
         assert line.locator(".badge").inner_text() in ("low", "medium", "high", "none")
-        assert "cannot read" in seen.page.locator('.runs [data-name="broken"]').inner_text()
+        assert "is damaged" in seen.page.locator('.runs [data-name="broken"]').inner_text()
 
 
 def test_comparing_shows_images_sharp_and_the_change(visit: Any, sample: Any) -> None:
