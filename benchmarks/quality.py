@@ -37,7 +37,6 @@ from leakscope.paper.grid import WRITERS as REPORTED
 from leakscope.paper.results import Row, brief, read_file, same, write_results
 from leakscope.runs.display import showing
 from leakscope.runs.executors import choose_executor
-from leakscope.runs.store import DONE
 
 WRITERS = REPORTED[:5]
 CIFAR_SEEDS = tuple(range(101, 109))
@@ -189,7 +188,7 @@ def rows_of(suite: Iterable[Cell], records: Mapping[str, Any], path: Path) -> li
     found = []
     for cell in suite:
         old, record = before.get(cell.key), records.get(cell.key)
-        if record is not None and (old is None or old["seconds"] != record["seconds"]):
+        if record is not None and (old is None or old["seconds"] != record.seconds):
             found.append({**brief(record, cell), "commit": commit()})
         elif old is not None and same(old, cell):
             found.append(old)
@@ -209,7 +208,7 @@ def main() -> None:
     with showing(cells, quiet=False) as notice:
         execute = choose_executor(workers=chosen.workers)
         done = run_cells(cells, share(chosen.runs), Request(), execute=execute, command=command, notice=notice)
-    records = {record["key"]: record for record in done.result["cells"] if record["status"] in DONE}
+    records = {record.key: record for record in done.records if record.done}
     for name, suite in suites.items():
         path, command = ROOT / "results" / f"{name}.json", f"python benchmarks/quality.py {name}"
         rows = rows_of(suite, records, path)

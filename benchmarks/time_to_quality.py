@@ -27,13 +27,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import numpy as np
 
 from leakscope.audits.audit import run_cells
+from leakscope.cells.record import DONE
 from leakscope.cells.request import Request
 from leakscope.cells.spec import Cell
 from leakscope.files import versions, write_json
 from leakscope.paper.grid import WRITERS
 from leakscope.runs.display import showing
 from leakscope.runs.executors import choose_executor
-from leakscope.runs.store import DONE
 from quality import share
 
 ROOT = Path(__file__).parent.parent

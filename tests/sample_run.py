@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 from scipy import ndimage
 from skimage import data
 
+from leakscope.cells.record import Record
 from leakscope.verdict.levels import judge, wilson
 
 Images = NDArray[np.float32]
@@ -135,7 +136,7 @@ def write_run(
     planned = ("key", "dataset", "model", "attack", "defense", "client", "iterations")
     _write(path / "plan.json", {**head, "cells": [{name: cell[name] for name in planned} for cell in cells]})
     if finished:
-        verdict = judge(cells)
+        verdict = judge([Record.parse(cell, place="cell") for cell in cells])
         summary = {"verdict": verdict.sentence, "level": verdict.level, "worst": verdict.worst_key}
         versions = {"leakscope": "0.1.0", "torch": "2.13.0", "python": "3.11.2"}
         _write(path / "result.json", {**head, "versions": versions, "cells": cells, "summary": summary})

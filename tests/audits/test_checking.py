@@ -16,6 +16,7 @@ from judged import cell
 from leakscope.report import advice, wording
 from leakscope.verdict.gate import rule
 from leakscope.verdict.levels import NOT_PRIVATE
+from leakscope.verdict.result import Result
 from leakscope.verdict.sarif import sarif
 from own_clients import own
 from sample_run import write_run
@@ -35,10 +36,10 @@ PROMISES = re.compile(
 )
 
 
-def result_of(*cells: dict) -> dict:
+def result_of(*cells: dict) -> Result:
     finished = sum(one["status"] == "finished" for one in cells)
     complete = [{"dataset": "photos", **one, "client": {"seed": 0, **one["client"]}} for one in cells]
-    return {"cells": complete, "summary": {"cells": len(cells), "finished": finished}}
+    return Result.of({"cells": complete, "summary": {"cells": len(cells), "finished": finished}})
 
 
 def test_no_attack_succeeded_is_never_called_private() -> None:

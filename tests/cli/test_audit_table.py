@@ -12,6 +12,7 @@ from leakscope.audits.audit import AuditResult
 
 def cell(**changed: Any) -> dict[str, Any]:
     usual = {
+        "key": "a",
         "dataset": "photos",
         "client": {"seed": 0},
         "attack": "span-sme",

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from judged import read
+from leakscope.cells.record import Record
 from leakscope.report import advice
 from leakscope.report.advice import RULES, Advice, advise
-from leakscope.report.reading import read_run, tidy
-from leakscope.verdict.levels import Cell, worst_level
+from leakscope.report.reading import read_run
+from leakscope.verdict.levels import worst_level
 
 
-def cell(*, hits: int = 45, defense: str = "none", psnr: float = 25.0, **more: Any) -> Cell:
+def cell(*, hits: int = 45, defense: str = "none", psnr: float = 25.0, **more: Any) -> Record:
     """Fifty images of which `hits` were identified: 45 is high, 0 is none."""
     base = {
         "key": "k",
@@ -31,10 +33,10 @@ def cell(*, hits: int = 45, defense: str = "none", psnr: float = 25.0, **more: A
         "baseline": {"psnr": 14.0, "identified": 0.05},
         "per_image": {"identified": [1] * hits + [0] * (50 - hits)},
     }
-    return tidy({**base, **more})
+    return read({**base, **more})
 
 
-def titles(cells: Sequence[Cell]) -> list[str]:
+def titles(cells: Sequence[Record]) -> list[str]:
     return [item.title for item in advise(cells)]
 
 

@@ -19,12 +19,12 @@ def test_one_table_over_both_clients(matrix_run: Path) -> None:
     assert table.rows[0].defense == "none"
     entry = table.rows[0].entries[2]
     assert entry is not None
-    own = [c for c in run.cells if (c["attack"], c["defense"]) == ("nl-sme", "none")]
+    own = [c for c in run.cells if (c.attack, c.defense) == ("nl-sme", "none")]
     assert entry.clients == 2
     assert entry.images == 20
-    assert entry.identified == sum(sum(c["per_image"]["identified"]) for c in own)
-    assert entry.gain == pytest.approx(sum(c["metrics"]["psnr"] - c["baseline"]["psnr"] for c in own) / 2)
-    assert entry.worst_key in {c["key"] for c in own}
+    assert entry.identified == sum(sum(c.each("identified")) for c in own)
+    assert entry.gain == pytest.approx(sum(c.gain for c in own) / 2)
+    assert entry.worst_key in {c.key for c in own}
 
 
 def test_accuracy_cost_stands_beside_leakage(matrix_run: Path) -> None:

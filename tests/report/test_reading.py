@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from leakscope.errors import InputError
-from leakscope.report.reading import by_severity, check_key, read_pictures, read_run, tidy
+from leakscope.report.reading import by_severity, check_key, read_pictures, read_run
 from leakscope.verdict.levels import find, judge
 from sample_run import write_run
 
@@ -21,7 +21,7 @@ def test_a_finished_run(matrix_run: Path) -> None:
     assert len(run.cells) == len(run.planned) == 30
     assert run.verdict == judge(run.cells)
     assert run.worst is not None
-    assert run.worst["key"] == by_severity(run.cells)[0]["key"]
+    assert run.worst.key == by_severity(run.cells)[0].key
     assert len(run.digest) == 64
 
 
@@ -48,7 +48,7 @@ def test_a_torn_cell_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     torn = sorted((folder / "cells").iterdir())[0]
     (torn / "cell.json").write_text('{"key": ')
     run = read_run(folder)
-    assert run.unreadable == (torn.name,)
+    assert run.faults == (f"cells/{torn.name}/cell.json cannot be read",)
     assert len(run.cells) == 1
 
 
@@ -71,17 +71,6 @@ def test_keys_that_would_leave_the_folder_are_refused(tmp_path: Path, key: str) 
     hostile = {"schema_version": 1, "cells": [{"key": key, "attack": "sme"}], "summary": {}}
     (tmp_path / "result.json").write_text(json.dumps(hostile))
     assert read_run(tmp_path).cells == ()
-
-
-def test_wrong_types_become_empty_parts() -> None:
-    cell = tidy({"key": "a", "client": 3, "metrics": [1], "per_image": {"psnr": 4}, "history": "x", "defense": None})
-    assert cell["client"] == cell["metrics"] == cell["per_image"] == {}
-    assert cell["history"] == []
-    assert cell["defense"] == "none"
-
-
-def test_the_flat_cells_of_a_plan_have_a_client() -> None:
-    assert tidy({"key": "a", "n": 4, "seed": 2})["client"] == {"n": 4, "seed": 2}
 
 
 def test_pictures_are_clipped_and_free_of_nan(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def private_images(folder: Path) -> set[bytes]:
     run = read_run(folder)
     seen = set()
     for cell in run.cells:
-        kept = run.pictures(cell["key"])
+        kept = run.pictures(cell.key)
         for images in (kept.originals, kept.reconstructions):
             assert images is not None
             seen |= {np.ascontiguousarray(to_pixels(image).transpose(1, 2, 0)).tobytes() for image in images}
@@ -53,7 +53,7 @@ def test_redaction_leaves_no_pixel_and_keeps_every_score(matrix_run: Path, tmp_p
     plain = render(folder).read_text(encoding="utf-8")
     page = render(folder, redact=True).read_text(encoding="utf-8")
     private = private_images(folder)
-    guess = read_run(folder).pictures(read_run(folder).cells[0]["key"]).baseline
+    guess = read_run(folder).pictures(read_run(folder).cells[0].key).baseline
     assert guess is not None
     shown = [p for p in pictures(page) if p.tobytes() != to_pixels(guess).transpose(1, 2, 0).tobytes()]
     assert len(shown) > 100

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from judged import read
 from leakscope.report.tiles import MOSAIC, Size, encode, mosaic, most_leaked_first, shown_per_cell, to_pixels
 from sample_run import crops
 
@@ -63,5 +64,5 @@ def test_the_budget_holds_unless_one_image_each_is_too_much(cells: list[tuple[in
 
 def test_most_leaked_first_puts_the_identified_before_the_similar() -> None:
     cell = {"per_image": {"identified": [0, 1, 1, 0], "relative_ssim": [0.9, 0.2, 0.5, None], "psnr": [1, 2, 3, 4]}}
-    assert most_leaked_first(cell, 4) == [2, 1, 0, 3]
-    assert most_leaked_first({"per_image": {}}, 3) == [0, 1, 2]
+    assert most_leaked_first(read(cell), 4) == [2, 1, 0, 3]
+    assert most_leaked_first(read({"per_image": {}}), 3) == [0, 1, 2]

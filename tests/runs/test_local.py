@@ -18,5 +18,5 @@ def test_a_cell_that_kills_its_process_fails_alone(tmp_path, monkeypatch):
     told = []
     assert run_in_processes(run, [deadly, good], Places(), workers=2, notice=told.append)
     assert run.result(good.key) is not None
-    assert run.ended(deadly.key)["error"] == DIED
+    assert run.ended(deadly.key).error == DIED
     assert [event["key"] for event in told if event["event"] == "failed"] == [deadly.key]

@@ -9,11 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leakscope.cells.record import Record, plain
 from leakscope.cells.run import Outcome
 from leakscope.cells.spec import Cell
 from leakscope.errors import InputError
 from leakscope.files import write_json, writing
-from leakscope.runs.store import Run, _plain
+from leakscope.runs.store import Run
 
 
 def cell(**changes: object) -> Cell:
@@ -21,9 +22,11 @@ def cell(**changes: object) -> Cell:
     return Cell.read({**facts, "n": 4, "epochs": 1, "batch_size": 2, "lr": 0.1, **changes})
 
 
-def outcome(key: str, status: str = "finished") -> Outcome:
-    record = {"key": key, "status": status, "metrics": {"psnr": float("nan")}, "baseline": {}, "client": {"n": 1}}
-    return Outcome(record, {"reconstructions": torch.zeros(1, 1, 2, 2)})
+def outcome(key: str, status: str = "finished", **notes: object) -> Outcome:
+    facts = {"key": key, "status": status, "metrics": {"psnr": float("nan")}, "baseline": {}, "client": {"n": 1}}
+    return Outcome(
+        Record.model_validate(plain({**facts, "notes": notes})), {"reconstructions": torch.zeros(1, 1, 2, 2)}
+    )
 
 
 def test_the_key_changes_with_everything_that_determines_the_result_and_with_nothing_else():
@@ -43,7 +46,7 @@ def test_a_finished_cell_is_found_again_and_an_interrupted_one_is_not(tmp_path):
     run = Run.open(tmp_path / "run", [cell(), cell(seed=1)], command="test")
     run.record(cell().key, outcome(cell().key))
     run.record(cell(seed=1).key, outcome(cell(seed=1).key, "interrupted"))
-    assert run.result(cell().key)["metrics"]["psnr"] is None
+    assert run.result(cell().key).metrics["psnr"] is None
     assert run.result(cell(seed=1).key) is None
     assert Run.open(tmp_path / "run", [cell(), cell(seed=1)], command="again").planned() == [cell(), cell(seed=1)]
 
@@ -85,8 +88,8 @@ def test_a_plan_that_cannot_be_read_is_explained(tmp_path, damaged):
 def test_numbers_of_numpy_and_torch_are_numbers(tmp_path):
     run = Run.open(tmp_path / "run", [cell()], command="test")
     notes = {"a": np.float32(0.5), "b": torch.tensor(2), "c": np.arange(2), "d": np.float64("nan")}
-    run.record(cell().key, Outcome({**outcome(cell().key).record, "notes": notes}, {"reconstructions": torch.zeros(1)}))
-    assert run.result(cell().key)["notes"] == {"a": 0.5, "b": 2, "c": [0, 1], "d": None}
+    run.record(cell().key, outcome(cell().key, **notes))
+    assert run.result(cell().key).notes == {"a": 0.5, "b": 2, "c": [0, 1], "d": None}
 
 
 def test_an_empty_folder_is_accepted_and_a_foreign_one_is_not(tmp_path):
@@ -134,5 +137,5 @@ def test_nothing_half_written_is_left_behind(tmp_path):
     )
 )
 def test_everything_stored_is_valid_json(value):
-    text = json.dumps(_plain(value), allow_nan=False)
-    assert _plain(json.loads(text)) == json.loads(text)
+    text = json.dumps(plain(value), allow_nan=False)
+    assert plain(json.loads(text)) == json.loads(text)

@@ -1,5 +1,6 @@
 """The gate."""
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from leakscope.errors import InputError
 from leakscope.verdict.gate import read_result, rule
 from leakscope.verdict.junit import write_junit
+from leakscope.verdict.result import Result
 from leakscope.verdict.sarif import sarif
 from sample_run import write_run
 
@@ -17,8 +19,8 @@ def run(tmp_path):
 
 
 def with_summary(result, **changes):
-    counts = {"cells": len(result["cells"]), "finished": len(result["cells"]), **changes}
-    return {**result, "summary": {**result["summary"], **counts}}
+    counts = {"cells": len(result.records), "finished": len(result.records), **changes}
+    return replace(result, summary=result.summary.model_copy(update=counts))
 
 
 def test_the_limit_decides(run):
@@ -37,7 +39,7 @@ def test_what_did_not_finish_does_not_pass(run):
 
 def test_no_evidence_is_not_a_pass():
     empty = {"cells": [], "summary": {"cells": 0, "finished": 0}}
-    ruling = rule(empty, max_level="high")
+    ruling = rule(Result.of(empty), max_level="high")
     assert (ruling.passed, ruling.level) == (False, "unknown")
     assert "private" not in ruling.reason
 
@@ -46,7 +48,7 @@ def test_junit_has_a_case_per_cell(run, tmp_path):
     result = read_result(run)
     write_junit(tmp_path / "junit.xml", result, max_level="none")
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
-    assert int(suite.get("tests")) == len(result["cells"]) == len(suite)
+    assert int(suite.get("tests")) == len(result.records) == len(suite)
     assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
 
 
@@ -54,7 +56,7 @@ def test_a_cell_that_never_ran_fails_in_every_file(run, tmp_path):
     result = with_summary(read_result(run), cells=5, finished=3)
     write_junit(tmp_path / "junit.xml", result, max_level="high")
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
-    lost = 5 - len(result["cells"])
+    lost = 5 - len(result.records)
     assert int(suite.get("tests")) == len(suite) == 5
     assert len(suite.findall("testcase/failure")) >= lost > 0
     entries = sarif(result, max_level="high")["runs"][0]["results"]

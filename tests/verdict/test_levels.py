@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from judged import cell
-from leakscope.verdict.levels import LEVELS, NOT_PRIVATE, find, judge, relative_scores, severity, wilson
+from judged import cell, read
+from leakscope.verdict import levels
+from leakscope.verdict.levels import LEVELS, NOT_PRIVATE, Shown, Verdict, severity, wilson
+
+
+def find(one: dict) -> Shown:
+    return levels.find(read(one))
+
+
+def judge(cells: list[dict]) -> Verdict:
+    return levels.judge([read(one) for one in cells])
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (3, 10), (10, 10), (46, 50), (1, 1)])
@@ -70,7 +79,7 @@ def test_without_identification_every_image_counts() -> None:
 def test_recorded_relative_scores_are_taken_as_they_are() -> None:
     easy = cell(hits=1, n=2)
     easy["per_image"] = {"identified": [1, 0], "ssim": [0.9, 0.1], "relative_ssim": [0.0, 0.1]}
-    assert relative_scores(easy) == pytest.approx([0.0, 0.1])
+    assert levels.relative_scores(read(easy)) == pytest.approx([0.0, 0.1])
     assert find(easy).relative == 0.0
 
 

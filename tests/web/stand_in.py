@@ -51,7 +51,7 @@ def main() -> int:
             checkpoint.write_text(str(iteration))
             return 130
         time.sleep(0.05)
-    cell = {**facts, "status": "finished", "metrics": {"psnr": 20.0}, "start": start}
+    cell = {**facts, "status": "finished", "metrics": {"psnr": 20.0}, "notes": {"start": start}}
     (place / "cell.json").write_text(json.dumps(cell))
     result = {"schema_version": 1, "command": " ".join(given), "cells": [cell], "summary": {}}
     (out / "result.json").write_text(json.dumps(result))

@@ -70,7 +70,7 @@ def test_stopped_it_keeps_its_state_and_resumed_it_goes_on_from_there(jobs: Jobs
     later.resume("mine")
     until(lambda: not later.is_working("mine"))
     cell = jobs.folder.read("mine").cells[0]
-    assert cell["start"] == reached
+    assert cell.notes["start"] == reached
     assert jobs.folder.read("mine").finished
 
 

@@ -8,10 +8,12 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from leakscope.cells.record import Record
 from leakscope.cells.request import Request
 from leakscope.cells.spec import Cell
 from leakscope.client.own import LocalClient
@@ -23,6 +25,7 @@ from leakscope.runs.places import Places
 from leakscope.runs.store import Run
 from leakscope.runs.watching import Notice
 from leakscope.settings import asking
+from leakscope.verdict.result import Result
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class AuditResult:
     @property
     def cells(self) -> Sequence[Mapping[str, Any]]:
         return list(self.result["cells"])
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        """The same cells, as values with typed fields."""
+        return Result.of(self.result).records
 
     @property
     def level(self) -> str:

@@ -11,6 +11,7 @@ from leakscope.audits.audit import audit
 from leakscope.cells.request import DEFAULT_ATTACK
 from leakscope.client.own import LocalClient
 from leakscope.verdict.gate import Ruling, rule
+from leakscope.verdict.result import Result
 
 
 class LeakError(AssertionError):
@@ -38,7 +39,7 @@ def assert_no_leak(
     """
     folder = Path(tempfile.mkdtemp(prefix="leakscope-")) if out is None else out
     found = audit(client=client, attacks=[attack], budget=budget, out=folder, **options)
-    ruling = rule(found.result, max_level=level)
+    ruling = rule(Result.of(found.result), max_level=level)
     if not ruling.passed:
         raise LeakError(ruling, found.report)
     if out is None:

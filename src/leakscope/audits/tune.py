@@ -199,7 +199,7 @@ class _Runner:
         todo = [cell for cell in cells if run.result(cell.key) is None]
         self.interrupted |= not self.execute(run, todo, Places(request.data_root, request.weights), notice=self.notice)
         records = [run.result(cell.key) for cell in cells]
-        values = [None if record is None else record["metrics"].get(self.study.metric) for record in records]
+        values = [None if record is None else record.metrics.get(self.study.metric) for record in records]
         return dict(zip(clients, values, strict=True))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from leakscope.attacks.engine import Attack
 from leakscope.attacks.fitting import Fit
 from leakscope.attacks.memory import peak_memory_mb, reset_peak_memory
 from leakscope.attacks.watch import Watch
+from leakscope.cells.record import Record
 from leakscope.cells.recorded import recorded_scene
 from leakscope.cells.scene import Scene, Truth, own_scene, require_as_planned, simulated_scene
 from leakscope.cells.spec import Cell, Own, Recorded
@@ -27,6 +27,7 @@ from leakscope.client.start import fingerprint
 from leakscope.labels import label_error
 from leakscope.metrics.l_sim_fl import l_sim_fl
 from leakscope.metrics.score import score, unscored
+from leakscope.observation.firewall import Observation
 from leakscope.plugins import load_plugins, plugins_fingerprint
 from leakscope.prior.folder import refuse_overlap, require_same
 from leakscope.types import Reconstruction, Scores
@@ -38,7 +39,7 @@ UNSCORED = "no truth file was given"
 class Outcome:
     """A finished cell: what goes to cell.json, and the pictures."""
 
-    record: dict[str, Any]
+    record: Record
     images: dict[str, Tensor]
 
 
@@ -60,10 +61,18 @@ def run_cell(
     seed, watch = cell.client.seed, watching(scene.truth)
     found = attack(scene.observation, seed=seed, device=cell.device, watch=watch, resume=resume)
     memory = peak_memory_mb(cell.device)
-    scores = None if scene.truth is None else _score(scene, found, weights)
-    record = _record(cell, attack, scene, found, scores, memory)
-    if cell.client.rounds:
-        record["accuracy"] = _price(cell, data_root)
+    scores = _unscored(found) if scene.truth is None else _score(scene.truth, scene.observation, found, weights)
+    record = Record.of(
+        cell,
+        scene.observation,
+        found,
+        scores,
+        attack_repr=repr(attack),
+        notes=_notes(scene, found),
+        memory=memory,
+        writer=None if scene.truth is None else scene.truth.batch.writer,
+        accuracy=_price(cell, data_root) if cell.client.rounds else None,
+    )
     return Outcome(record, _pictures(scene.truth, found, scores))
 
 
@@ -121,72 +130,34 @@ def _price(cell: Cell, data_root: Path | None) -> dict[str, float]:
     return found
 
 
-def _score(scene: Scene, found: Reconstruction, weights: Path | None) -> Scores:
-    assert scene.truth is not None
-    seen = scene.observation
+def _score(truth: Truth, seen: Observation, found: Reconstruction, weights: Path | None) -> Scores:
     replay = partial(l_sim_fl, seen.victim, seen.w0, seen.delta, seen.training, normalisation=seen.normalisation)
-    truth = scene.truth
     return score(truth.batch.images, found, candidates=truth.candidates, weights=weights, replay=replay)
 
 
-def _record(
-    cell: Cell, attack: Attack, scene: Scene, found: Reconstruction, scores: Scores | None, memory: float
-) -> dict[str, Any]:
-    """The JSON of a cell (DESIGN: the run folder)."""
-    seen = scene.observation
-    metrics = unscored(found) if scores is None else dict(scores.metrics)
-    client = {**asdict(seen.training), "n": seen.n, "seed": cell.client.seed, "steps": seen.training.steps(seen.n)}
-    if scene.truth is not None and scene.truth.batch.writer is not None:
-        client["writer"] = scene.truth.batch.writer
-    if isinstance(cell.source, Recorded) and cell.source.client is not None:
-        client["id"] = cell.source.client
-    if isinstance(cell.source, Own) and cell.source.own is not None:
-        client["source"] = cell.source.own
-    notes = {**scene.update.notes, **{k: v for k, v in found.notes.items() if k != "matching"}}
+def _unscored(found: Reconstruction) -> Scores:
+    """What is known without the truth: how well the update is explained."""
+    metrics = unscored(found)
+    missing = {name: UNSCORED for name, value in metrics.items() if value is None}
+    return Scores(metrics=metrics, baseline={}, per_image={}, assignment=(), missing=missing)
+
+
+def _notes(scene: Scene, found: Reconstruction) -> dict[str, object]:
+    """What defense and attack noted, how wrong the labels are that it went by, and what was found beforehand."""
+    notes = {**scene.update.notes, **{name: note for name, note in found.notes.items() if name != "matching"}}
     if scene.truth is not None and scene.truth.batch.labels.dim() == 1:
-        classes = seen.victim.classes
+        classes = scene.observation.victim.classes
         notes["label_error"] = label_error(
             torch.bincount(found.labels, minlength=classes), torch.bincount(scene.truth.batch.labels, minlength=classes)
         )
     if scene.findings:
         notes["preflight"] = [finding.as_note() for finding in scene.findings]
-    return {
-        "key": cell.key,
-        "dataset": cell.client.dataset,
-        "model": cell.client.model,
-        "attack": cell.attack.attack,
-        "attack_repr": repr(attack),
-        "settings": dict(cell.attack.settings),
-        "defense": cell.defense,
-        "fuse": cell.client.fuse,
-        "client": client,
-        "knowledge": asdict(seen.knowledge),
-        "matching": found.notes.get("matching", {"chosen": cell.attack.matching, "why": "asked for"}),
-        "w0": cell.client.w0,
-        "round": cell.source.round if isinstance(cell.source, Recorded) else None,
-        "combined": cell.combined,
-        "device": cell.device,
-        "iterations": found.iterations,
-        "metrics": metrics,
-        "baseline": {} if scores is None else dict(scores.baseline),
-        "per_image": {} if scores is None else {name: list(values) for name, values in scores.per_image.items()},
-        "intervals": {} if scores is None else {name: list(pair) for name, pair in scores.intervals.items()},
-        "missing": dict.fromkeys(_unmeasured(metrics), UNSCORED) if scores is None else dict(scores.missing),
-        "notes": notes,
-        "seconds": found.seconds,
-        "peak_memory_mb": memory,
-        "history": [dict(row) for row in found.history],
-        "status": found.status,
-    }
+    return notes
 
 
-def _unmeasured(metrics: Mapping[str, float | None]) -> list[str]:
-    return [name for name, value in metrics.items() if value is None]
-
-
-def _pictures(truth: Truth | None, found: Reconstruction, scores: Scores | None) -> dict[str, Tensor]:
+def _pictures(truth: Truth | None, found: Reconstruction, scores: Scores) -> dict[str, Tensor]:
     """Originals and reconstructions in the originals' order, and what an attacker would show who knows nothing."""
-    if truth is None or scores is None:
+    if truth is None:
         return {"reconstructions": found.images}
     order = list(scores.assignment)
     nothing = truth.candidates.mean(0) if len(truth.candidates) else truth.batch.images.mean((0, 2, 3), keepdim=True)[0]

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from leakscope.cells.identity import Identity
 from leakscope.errors import Problem, refuse
 from leakscope.settings import ATTACK, CLIENT, LabelKnowledge, LocalTraining, Option, TrainingOptions
 
@@ -293,10 +294,12 @@ class Cell:
         plugins = tuple(map(_absolute, self.plugins))
         return dataclasses.replace(self, client=client, attack=attack, source=source, plugins=plugins)
 
+    @property
+    def identity(self) -> Identity:
+        return Identity.of(self.flat(), key=self.key)
+
     def __str__(self) -> str:
-        writer = f" writer {self.client.writer}" if self.client.writer else ""
-        where = f"{self.client.dataset}{writer} seed {self.client.seed}"
-        return f"{self.attack.attack} on {where}, defense {self.defense}"
+        return str(self.identity)
 
 
 @cache

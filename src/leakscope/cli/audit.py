@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -43,9 +43,9 @@ def conclude(result: AuditResult, *, as_json: bool) -> None:
         for error in errors_of(result):
             console.print(marked("failed", "red", error))
         console.print(marked(result.level.upper(), "bold", f" {result.verdict}"))
-        if worst := worst_round(result.cells):
+        if worst := worst_round(result.records):
             console.print(worst)
-        for doubt in doubts(result.cells):
+        for doubt in doubts(result.records):
             console.print(marked("warning", "yellow", doubt))
         if result.picture.exists():
             console.print(f"picture  {result.picture}")
@@ -59,24 +59,25 @@ def conclude(result: AuditResult, *, as_json: bool) -> None:
 
 def errors_of(result: AuditResult) -> list[str]:
     """Why cells failed, each reason once; of a traceback the first line, the rest is in cell.json."""
-    failed = (cell for cell in result.cells if cell["status"] == "failed")
-    said = (cell["error"] if cell["refused"] else cell["error"].partition("\n")[0] for cell in failed)
+    failed = (cell for cell in result.records if cell.status == "failed")
+    said = (cell.error if cell.refused else cell.error.partition("\n")[0] for cell in failed)
     return list(dict.fromkeys(said))
 
 
 def table_of(result: AuditResult) -> Table:
     """One row per cell: scores next to what an attacker would score who knows nothing. It fits into 80 columns."""
-    with_accuracy = any(cell.get("accuracy") for cell in result.cells)
+    with_accuracy = any(cell.accuracy.defended is not None for cell in result.records)
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     for heading in TEXTS:
         table.add_column(heading, min_width=8, overflow="fold")
     for heading in [heading for heading, *_ in _scores()] + ["accuracy"] * with_accuracy + ["seconds"]:
         table.add_column(heading, justify="right", no_wrap=True)
-    for cell in result.cells:
-        scores = [_number(cell[part].get(name), digits) for _, part, name, digits in _scores()]
-        accuracy = [_number((cell.get("accuracy") or {}).get("defended"), 3)] * with_accuracy
-        texts = (_who(cell), cell["attack"], cell["defense"])
-        table.add_row(*texts, *scores, *accuracy, _number(cell.get("seconds"), 0))
+    for cell in result.records:
+        scores = [_number(getattr(cell, part).get(name), digits) for _, part, name, digits in _scores()]
+        accuracy = [_number(cell.accuracy.defended, 3)] * with_accuracy
+        who = " ".join((cell.identity.who, *cell.identity.when))
+        ended = "" if cell.status == "finished" else f": {cell.status}"
+        table.add_row(f"{who}{ended}", cell.attack, cell.defense, *scores, *accuracy, _number(cell.seconds, 0))
     return table
 
 
@@ -87,15 +88,6 @@ def _scores() -> Iterator[tuple[str, str, str, int]]:
             yield f"{metric.label}\n{metric.unit}".strip(), "metrics", name, metric.digits
             if metric.beside_guess:
                 yield "knowing\nnothing", "baseline", name, metric.digits
-
-
-def _who(cell: Mapping[str, Any]) -> str:
-    """Data set with writer or seed, or `client 0 round 3` of a recorded update; and how it ended, where not well."""
-    client, number = cell["client"], cell.get("round")
-    name = f"client {client['id']}" if "id" in client else client.get("writer") or f"seed {client['seed']}"
-    name = name if number is None else f"{name} round {number}"
-    name = name if cell["dataset"] == "recorded" else f"{cell['dataset']} {name}"
-    return name if cell["status"] == "finished" else f"{name}: {cell['status']}"
 
 
 def _number(value: float | None, digits: int) -> str:

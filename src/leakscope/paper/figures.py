@@ -10,14 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
+from leakscope.cells.record import Record
 from leakscope.metrics import METRICS
 from leakscope.paper.grid import Planned
-from leakscope.paper.measured import Record, value_of
+from leakscope.paper.measured import value_of
 from leakscope.paper.targets import Target
 from leakscope.paper.tracing import Trace
 from leakscope.report.figures import COLOURS, COLUMN, DASHES, MARKERS, as_math, panels_of, save, show
 from leakscope.report.reading import Images, read_pictures
-from leakscope.runs.store import DONE
 
 SHOWN = 8
 """Images in a row of a gallery."""
@@ -71,10 +71,8 @@ def convergence(
     curves: dict[str, dict[float, list[float]]] = {}
     for one in planned:
         for record in finished(one, records):
-            for row in record["history"]:
-                if row.get("psnr") is not None:
-                    curve = curves.setdefault(str(one.entry.attack), {})
-                    curve.setdefault(float(row["iteration"]), []).append(float(row["psnr"]))
+            for iteration, psnr in record.curve("psnr"):
+                curves.setdefault(str(one.entry.attack), {}).setdefault(iteration, []).append(psnr)
     if not curves:
         return None
     return lambda: _curves(curves, xlabel="iteration", ylabel=METRICS["psnr"].title, markers=False)
@@ -109,7 +107,7 @@ def finished(planned: Planned, records: Records) -> list[Record]:
     """The records of an entry's clients that ended well."""
     entry = planned.entry
     keys = [cell.key if entry.attack is not None else Trace(entry.target.name, cell).key for cell in planned.cells]
-    return [records[key] for key in keys if key in records and records[key]["status"] in DONE]
+    return [records[key] for key in keys if key in records and records[key].done]
 
 
 def _curves(

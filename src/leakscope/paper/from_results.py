@@ -6,12 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from leakscope.cells.record import Record
 from leakscope.cells.spec import Cell
 from leakscope.paper.grid import CLIENTS, Entry, entries, plan_without_data
-from leakscope.paper.measured import Line, Record, lines_of
+from leakscope.paper.measured import Line, lines_of
 from leakscope.paper.results import Row, cell_of, facts, read_results, same
 from leakscope.paper.targets import Target
+from leakscope.paper.tracing import as_record
 from leakscope.runs.places import Places
 
 
@@ -20,11 +23,11 @@ class Known:
     """What results/ hold, by what each was."""
 
     cells: Mapping[str, Row]
-    trajectories: Mapping[tuple[str, str], Record]
+    trajectories: Mapping[tuple[str, str], Mapping[str, Any]]
 
     @classmethod
     def read(cls, folder: Path) -> Known:
-        traces: dict[tuple[str, str], Record] = {}
+        traces: dict[tuple[str, str], Mapping[str, Any]] = {}
         for path in sorted(folder.glob("*.json")):
             for one in json.loads(path.read_text(encoding="utf-8")).get("trajectories", []):
                 traces[one["target"], _name(Cell.read(one["cell"]))] = one
@@ -40,10 +43,10 @@ class Known:
         for cell in plan_without_data(entry):
             if entry.attack is None:
                 trace = self.trajectories.get((entry.target.name, _name(cell)))
-                found += [trace] if trace is not None else []
+                found += [as_record(trace)] if trace is not None else []
             else:
                 row = self.cells.get(_name(cell))
-                found += [row] if row is not None and same(row, cell) else []
+                found += [Record.taken_over(row, cell)] if row is not None and same(row, cell) else []
         return found
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from leakscope.cells.record import Record
 from leakscope.metrics import METRICS
 from leakscope.paper.grid import Entry
 
-Record = Mapping[str, Any]
-
 DERIVED: dict[str, Callable[[Record], float | None]] = {
-    "minutes": lambda record: record["seconds"] / 60,
-    "memory_gb": lambda record: record["peak_memory_mb"] / 1000,
+    "minutes": lambda record: None if record.seconds is None else record.seconds / 60,
+    "memory_gb": lambda record: None if record.peak_memory_mb is None else record.peak_memory_mb / 1000,
 }
-TOLD = "generator"
-"""What an attack notes about itself that belongs beside its numbers: a generator narrower than published."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +45,11 @@ class Line:
 def lines_of(entry: Entry, records: Sequence[Record], reasons: Sequence[str] = ()) -> list[Line]:
     """The lines of an entry from the records of its clients."""
     said = entry.target.reported(entry.setting.name, entry.attack or "")
-    told = dict.fromkeys(str(record["notes"][TOLD]) for record in records if TOLD in (record.get("notes") or {}))
+    told = dict.fromkeys(note for record in records if (note := record.generator) is not None)
     found = []
     for metric in entry.target.metrics:
         values = [value for value in (value_of(record, metric) for record in records) if value is not None]
-        absent = [str(record["missing"][metric]) for record in records if record.get("missing", {}).get(metric)]
+        absent = [why for record in records if (why := record.missing.get(metric))]
         mean, spread = said.get(metric, (None, None))
         found.append(
             Line(
@@ -75,8 +72,7 @@ def value_of(record: Record, metric: str) -> float | None:
     """A metric of a finished cell, None where it is not known."""
     if metric in DERIVED:
         return DERIVED[metric](record)
-    value = record["metrics"].get(metric)
-    return None if value is None else float(value)
+    return record.metrics.get(metric)
 
 
 def best(lines: Sequence[Line], metric: str) -> dict[str, tuple[str | None, str | None]]:

@@ -10,18 +10,19 @@ from typing import Any
 
 from leakscope.audits.audit import finish
 from leakscope.cells.planning import pick_device
+from leakscope.cells.record import Record
 from leakscope.cells.spec import Cell
 from leakscope.files import versions, write_json, write_text
 from leakscope.paper.figures import draw_target
 from leakscope.paper.grid import CLIENTS, QUICK, Datasets, Planned, entries, plan
-from leakscope.paper.measured import Line, Record, lines_of
+from leakscope.paper.measured import Line, lines_of
 from leakscope.paper.pages import page
 from leakscope.paper.results import brief, read_results, take_over, write_results
 from leakscope.paper.targets import Target, choose
-from leakscope.paper.tracing import Trace, run_traces
+from leakscope.paper.tracing import Trace, as_record, run_traces
 from leakscope.runs.executors import Executor
 from leakscope.runs.places import Places
-from leakscope.runs.store import DONE, Run
+from leakscope.runs.store import Run
 from leakscope.runs.watching import Notice
 
 NOT_RUN = "not run"
@@ -143,7 +144,7 @@ def _conclude(run: Run, job: Job, *, command: str) -> dict[str, Any]:
     write_json(run.folder / "reproduce.json", result)
     write_text(run.folder / "reproduce.html", page(shown, quick=job.quick, command=command))
     rows = [brief(records[cell.key], cell) for cell in job.cells if _is_new(records.get(cell.key))]
-    traces = [records[trace.key] for trace in job.traces if trace.key in records]
+    traces = [found for trace in job.traces if (found := trace.result(run.folder)) is not None]
     name = run.folder / "results.json"
     write_results(name, rows, command=command, versions=versions(), trajectories=traces)
     return result
@@ -156,8 +157,8 @@ def _records(run: Run, job: Job) -> dict[str, Record]:
         if (record := run.ended(cell.key)) is not None:
             found[cell.key] = record
     for trace in job.traces:
-        if (record := trace.result(run.folder)) is not None:
-            found[trace.key] = record
+        if (traced := trace.result(run.folder)) is not None:
+            found[trace.key] = as_record(traced)
     return found
 
 
@@ -167,15 +168,15 @@ def _of_clients(planned: Planned, records: Mapping[str, Record]) -> tuple[list[R
     for cell in planned.cells:
         key = cell.key if planned.entry.attack is not None else Trace(planned.entry.target.name, cell).key
         record = records.get(key)
-        if record is not None and record["status"] in DONE:
+        if record is not None and record.done:
             done.append(record)
         else:
-            reasons.append(NOT_RUN if record is None else f"failed: {str(record['error']).partition(chr(10))[0]}")
+            reasons.append(NOT_RUN if record is None else f"failed: {record.error.partition(chr(10))[0]}")
     return done, reasons
 
 
 def _is_new(record: Record | None) -> bool:
-    return record is not None and record["status"] in DONE and "taken_over" not in record
+    return record is not None and record.done and record.origin is None
 
 
 def _target_json(target: Target, lines: Sequence[Line], figures: Sequence[Path], folder: Path) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.attacks import ATTACKS
+from leakscope.cells.record import DONE, Record
 from leakscope.cells.spec import PLACES, Cell
 from leakscope.files import commit, write_json
 from leakscope.metrics import METRICS
-from leakscope.runs.store import DONE, Run
+from leakscope.runs.store import Run
 
 Row = dict[str, Any]
 KEPT = ("attack", "defense", "dataset", "model", "client", "fuse", "knowledge", "settings", "matching", "iterations")
@@ -21,15 +22,17 @@ NOT_ITS_OWN = {*PLACES, "data_fingerprint", "device", "prior_fingerprint", "auxi
 """Facts of a cell that the docs cannot know (data and priors are not there) or that do not change its meaning."""
 
 
-def brief(record: Mapping[str, Any], cell: Cell) -> Row:
+def brief(record: Record, cell: Cell) -> Row:
     """What of a cell goes into results/: what it was, scores, curve, time and memory."""
-    row = {name: record.get(name) for name in KEPT} | {"key": cell.key, "status": record["status"]}
+    said = record.as_json()
+    row: Row = {name: said.get(name) for name in KEPT} | {"key": cell.key, "status": record.status}
     row["cell"] = cell.flat(but=PLACES, brief=True)  # places are those of this machine
     row["parameters"] = parameters(cell)
     kept = [name for name, metric in METRICS.items() if "results" in metric.tables]
-    row |= {part: {name: record[part].get(name) for name in kept} for part in ("metrics", "baseline")}
-    row["curve"] = [[round(h["seconds"], 1), round(h["psnr"], 3)] for h in record["history"] if "psnr" in h]
-    return row | {name: record.get(name) for name in COST}
+    row |= {part: {name: said[part].get(name) for name in kept} for part in ("metrics", "baseline")}
+    points = ((at.get("seconds"), at.get("psnr")) for at in record.history)
+    row["curve"] = [[round(s, 1), round(psnr, 3)] for s, psnr in points if s is not None and psnr is not None]
+    return row | {name: said.get(name) for name in COST}
 
 
 def parameters(cell: Cell) -> dict[str, Any]:
@@ -97,19 +100,6 @@ def take_over(run: Run, cells: Iterable[Cell], rows: Sequence[Row]) -> list[str]
         row = known.get(cell.key)
         if row is None or run.result(cell.key) is not None or not same(row, cell):
             continue
-        write_json(run.place(cell.key) / "cell.json", record_of(row, cell))
+        write_json(run.place(cell.key) / "cell.json", Record.taken_over(row, cell).as_json())
         taken.append(cell.key)
     return taken
-
-
-def record_of(row: Row, cell: Cell) -> dict[str, Any]:
-    """A row of results/ as a cell of a run folder, without pictures and values per image."""
-    history = [
-        {"iteration": min(cell.attack.history * place, row["iterations"]), "seconds": seconds, "psnr": psnr}
-        for place, (seconds, psnr) in enumerate(row["curve"], start=1)
-    ]
-    source = {"file": row["source"], "commit": row["commit"]}
-    missing = {"identified": "taken over from results/, which keep no pictures"}
-    kept = {name: row.get(name) for name in (*KEPT, *COST, "key", "status", "metrics", "baseline")}
-    empty: dict[str, Any] = {"per_image": {}, "intervals": {}}
-    return {**kept, **empty, "missing": missing, "history": history, "taken_over": source}

@@ -6,12 +6,13 @@ import json
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leakscope.cells.record import Record
 from leakscope.cells.spec import Cell
 from leakscope.files import write_json
 from leakscope.paper import trajectory
@@ -46,6 +47,12 @@ class Trace:
             return None
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
+
+
+def as_record(found: Mapping[str, Any]) -> Record:
+    """What was measured of a trace, as a cell without an attack would tell it."""
+    told = ("key", "metrics", "missing", "status", "seconds")
+    return Record.parse({name: found[name] for name in told}, place=str(found["key"]))
 
 
 def run_traces(traces: Sequence[Trace], folder: Path, data_root: Path | None, *, workers: int) -> bool:

@@ -7,12 +7,13 @@ measured, what that means, and what to try next.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from leakscope.cells.record import Record
 from leakscope.report.guarantee import guarantee_of
-from leakscope.verdict.levels import Cell, find, is_scored, number, severity, worst_level
+from leakscope.verdict.levels import find, is_scored, severity, worst_level
 
 SAME_DB = 0.5
 """Two PSNR values closer than this, in dB, are called the same."""
@@ -33,16 +34,16 @@ class Advice:
     """Details for the full list, left out on the first screen."""
 
 
-Rule = Callable[[Sequence[Cell]], Advice | None]
+Rule = Callable[[Sequence[Record]], Advice | None]
 
 
-def advise(cells: Sequence[Cell]) -> tuple[Advice, ...]:
+def advise(cells: Sequence[Record]) -> tuple[Advice, ...]:
     """All recommendations for these cells, the most urgent first."""
     found = (rule(cells) for rule in RULES)
     return tuple(advice for advice in found if advice is not None)
 
 
-def score_it(cells: Sequence[Cell]) -> Advice | None:
+def score_it(cells: Sequence[Record]) -> Advice | None:
     if any(is_scored(cell) for cell in cells):
         return None
     return Advice(
@@ -53,9 +54,9 @@ def score_it(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def stop_sending(cells: Sequence[Cell]) -> Advice | None:
+def stop_sending(cells: Sequence[Record]) -> Advice | None:
     """An undefended update that leaks, and nothing else was tried."""
-    bare = worst_level([cell for cell in cells if cell["defense"] == "none"])
+    bare = worst_level([cell for cell in cells if cell.defense == "none"])
     if severity(bare) < severity("medium") or _defended(cells):
         return None
     return Advice(
@@ -65,10 +66,10 @@ def stop_sending(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def best_defense(cells: Sequence[Cell]) -> Advice | None:
+def best_defense(cells: Sequence[Record]) -> Advice | None:
     """Of the defenses tried, the one that leaks least; the cheaper one where two leak the same."""
     groups = _by_defense(_defended(cells))
-    bare = worst_level([cell for cell in cells if cell["defense"] == "none"])
+    bare = worst_level([cell for cell in cells if cell.defense == "none"])
     levels = {name: worst_level(group) for name, group in groups.items()}
     ranked = sorted(groups, key=lambda name: (severity(levels[name]), _loss(groups[name]) or 0.0, _share(groups[name])))
     if not ranked or (len(ranked) == 1 and bare == "unknown"):
@@ -91,15 +92,14 @@ def best_defense(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def clipping_does_nothing(cells: Sequence[Cell]) -> Advice | None:
+def clipping_does_nothing(cells: Sequence[Record]) -> Advice | None:
     """A bound that does not bind, or a cosine attack: the score with clipping equals the score without."""
     pairs = _against_undefended(cells, "clip")
     same = [(bare, clipped) for bare, clipped in pairs if abs(bare - clipped) < SAME_DB]
     if not pairs or len(same) < len(pairs):
         return None
     bare, clipped = max(same)
-    notes = [cell["notes"].get("clip") for cell in cells if cell["defense"].startswith("clip")]
-    slack = all(isinstance(note, Mapping) and note.get("binds") is False for note in notes)
+    slack = all(cell.note("clip").get("binds") is False for cell in cells if cell.defense.startswith("clip"))
     reason = (
         "The update was smaller than the bound, so nothing was clipped."
         if slack
@@ -112,8 +112,8 @@ def clipping_does_nothing(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def sparsity_still_leaks(cells: Sequence[Cell]) -> Advice | None:
-    group = [cell for cell in cells if cell["defense"].startswith("sparsify")]
+def sparsity_still_leaks(cells: Sequence[Record]) -> Advice | None:
+    group = [cell for cell in cells if cell.defense.startswith("sparsify")]
     level = worst_level(group)
     if severity(level) < severity("low"):
         return None
@@ -125,7 +125,7 @@ def sparsity_still_leaks(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def noise_has_a_price(cells: Sequence[Cell]) -> Advice | None:
+def noise_has_a_price(cells: Sequence[Record]) -> Advice | None:
     losses = {name: _loss(group) for name, group in _by_defense(_defended(cells)).items()}
     costly = {name: loss for name, loss in losses.items() if loss is not None and loss > COSTLY}
     if not costly:
@@ -139,7 +139,7 @@ def noise_has_a_price(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def epsilon_is_apart(cells: Sequence[Cell]) -> Advice | None:
+def epsilon_is_apart(cells: Sequence[Record]) -> Advice | None:
     found = [guarantee for cell in cells if (guarantee := guarantee_of(cell))]
     if not found:
         return None
@@ -153,9 +153,9 @@ def epsilon_is_apart(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def aggregate(cells: Sequence[Cell]) -> Advice | None:
-    alone = [cell for cell in cells if not cell["fuse"]]
-    fused = [cell for cell in cells if cell["fuse"]]
+def aggregate(cells: Sequence[Record]) -> Advice | None:
+    alone = [cell for cell in cells if not cell.fuse]
+    fused = [cell for cell in cells if cell.fuse]
     if severity(worst_level(alone)) < severity("medium"):
         return None
     measured = f" In this run the mixed updates leak at level {worst_level(fused)}." if fused else ""
@@ -167,9 +167,9 @@ def aggregate(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def more_images(cells: Sequence[Cell]) -> Advice | None:
+def more_images(cells: Sequence[Record]) -> Advice | None:
     leaky = [cell for cell in cells if is_scored(cell) and severity(find(cell).level) >= severity("medium")]
-    sizes = [int(cell["client"].get("n") or 0) for cell in leaky]
+    sizes = [cell.client.n or 0 for cell in leaky]
     if not sizes or not 0 < min(sizes) <= FEW_IMAGES:
         return None
     return Advice(
@@ -180,8 +180,8 @@ def more_images(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def upper_bound_mode(cells: Sequence[Cell]) -> Advice | None:
-    if not any(cell["client"].get("mode") == "eval" for cell in cells):
+def upper_bound_mode(cells: Sequence[Record]) -> Advice | None:
+    if not any(cell.client.mode == "eval" for cell in cells):
         return None
     return Advice(
         "Read this as an upper bound if your clients train in training mode",
@@ -191,8 +191,8 @@ def upper_bound_mode(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def labels_assumed(cells: Sequence[Cell]) -> Advice | None:
-    granted = {cell["knowledge"].get("labels") for cell in cells} & {"known", "counts"}
+def labels_assumed(cells: Sequence[Record]) -> Advice | None:
+    granted = {cell.knowledge.labels for cell in cells} & {"known", "counts"}
     if not granted or severity(worst_level(cells)) < severity("low"):
         return None
     return Advice(
@@ -203,8 +203,8 @@ def labels_assumed(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def fresh_start(cells: Sequence[Cell]) -> Advice | None:
-    if severity(worst_level(cells)) < severity("low") or not all(cell["w0"] == "fresh" for cell in cells):
+def fresh_start(cells: Sequence[Record]) -> Advice | None:
+    if severity(worst_level(cells)) < severity("low") or not all(cell.w0 == "fresh" for cell in cells):
         return None
     return Advice(
         "Repeat with a trained model",
@@ -213,21 +213,21 @@ def fresh_start(cells: Sequence[Cell]) -> Advice | None:
     )
 
 
-def attack_harder(cells: Sequence[Cell]) -> Advice | None:
+def attack_harder(cells: Sequence[Record]) -> Advice | None:
     """Nothing was found: was the search strong enough to say so?"""
     if worst_level(cells) not in ("none", "low"):
         return None
-    longest = max((int(number(cell.get("iterations")) or 0) for cell in cells), default=0)
+    longest = max((cell.iterations for cell in cells), default=0)
     short = f" The longest attack took {longest} iterations; give it {LONG} or more." if longest < LONG else ""
-    names = sorted({cell["attack"] for cell in cells})
+    names = sorted({cell.attack for cell in cells})
     return Advice(
         "Attack harder before you rely on this",
         f"Tried: {', '.join(names)}.{short} Restarts, more clients and other attacks can only raise the level.",
     )
 
 
-def finish_it(cells: Sequence[Cell]) -> Advice | None:
-    loose = [cell for cell in cells if cell["status"] in ("failed", "interrupted")]
+def finish_it(cells: Sequence[Record]) -> Advice | None:
+    loose = [cell for cell in cells if cell.status in ("failed", "interrupted")]
     if not loose:
         return None
     return Advice(
@@ -254,44 +254,42 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _defended(cells: Sequence[Cell]) -> list[Cell]:
-    return [cell for cell in cells if cell["defense"] != "none" and is_scored(cell)]
+def _defended(cells: Sequence[Record]) -> list[Record]:
+    return [cell for cell in cells if cell.defense != "none" and is_scored(cell)]
 
 
-def _by_defense(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    names = dict.fromkeys(cell["defense"] for cell in cells)
-    return {name: [cell for cell in cells if cell["defense"] == name] for name in names}
+def _by_defense(cells: Sequence[Record]) -> dict[str, list[Record]]:
+    names = dict.fromkeys(cell.defense for cell in cells)
+    return {name: [cell for cell in cells if cell.defense == name] for name in names}
 
 
-def _loss(cells: Sequence[Cell]) -> float | None:
+def _loss(cells: Sequence[Record]) -> float | None:
     """Mean loss of test accuracy against the undefended client."""
-    pairs = [(number(cell["accuracy"].get("undefended")), number(cell["accuracy"].get("defended"))) for cell in cells]
-    losses = [bare - kept for bare, kept in pairs if bare is not None and kept is not None]
+    losses = [loss for cell in cells if (loss := cell.accuracy.loss) is not None]
     return fmean(losses) if losses else None
 
 
-def _share(cells: Sequence[Cell]) -> float:
-    return max((number(cell["metrics"].get("identified")) or 0.0 for cell in cells), default=0.0)
+def _share(cells: Sequence[Record]) -> float:
+    return max((cell.metrics.get("identified") or 0.0 for cell in cells), default=0.0)
 
 
-def _price(cells: Sequence[Cell]) -> str:
+def _price(cells: Sequence[Record]) -> str:
     loss = _loss(cells)
     if loss is None:
         return " What it costs in accuracy was not measured here."
     return f" Its price is {100 * loss:.1f} points of test accuracy."
 
 
-def _against_undefended(cells: Sequence[Cell], defense: str) -> list[tuple[float, float]]:
+def _against_undefended(cells: Sequence[Record], defense: str) -> list[tuple[float, float]]:
     """(PSNR without, PSNR with a defense) of the same attack on the same client."""
 
-    def twin(cell: Cell) -> tuple[object, ...]:
-        client = (cell["client"].get(name) for name in ("seed", "n", "epochs"))
-        return (cell["dataset"], cell["model"], cell["attack"], cell.get("round"), *client)
+    def twin(cell: Record) -> tuple[object, ...]:
+        return (cell.model, cell.attack, cell.client.epochs, *cell.identity.update)
 
-    bare = {twin(cell): number(cell["metrics"].get("psnr")) for cell in cells if cell["defense"] == "none"}
+    bare = {twin(cell): cell.metrics.get("psnr") for cell in cells if cell.defense == "none"}
     found = (
-        (bare.get(twin(cell)), number(cell["metrics"].get("psnr")))
+        (bare.get(twin(cell)), cell.metrics.get("psnr"))
         for cell in _defended(cells)
-        if cell["defense"].split(":")[0] == defense
+        if cell.defense.split(":")[0] == defense
     )
     return [(without, with_it) for without, with_it in found if without is not None and with_it is not None]

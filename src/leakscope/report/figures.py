@@ -14,13 +14,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from leakscope.cells.record import Record
 from leakscope.errors import InputError, Problem, unknown
 from leakscope.files import writing
 from leakscope.report.charts import CURVES, title_and_scale
 from leakscope.report.matrix import Matrix, Row, matrices
-from leakscope.report.reading import Run, by_severity, read_run
+from leakscope.report.reading import Reading, by_severity, read_run
 from leakscope.report.tiles import most_leaked_first, to_pixels
-from leakscope.verdict.levels import Cell, number, per_image
 
 FORMATS = ("svg", "pdf", "png")
 COLUMN = 3.4
@@ -46,7 +46,7 @@ STYLE: Any = {
 WITHOUT_DATE: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 SHOWN, ROWS = 8, 10
 
-Draw = Callable[[Run], Figure]
+Draw = Callable[[Reading], Figure]
 
 
 def draw(run: Path, kind: str, out: Path) -> Path:
@@ -71,14 +71,14 @@ def save(make: Callable[[], Figure], out: Path) -> Path:
     return out
 
 
-def grid(run: Run) -> Figure:
+def grid(run: Reading) -> Figure:
     """Originals above reconstructions: the most leaked images of the worst client, a row per attack and defense."""
     worst = run.worst
     if worst is None:
         raise InputError(Problem("no cell of this run was scored, there is no worst client to show"))
     cells = _of_one_client(run, worst)[:ROWS]
-    originals = run.pictures(worst["key"]).originals
-    guesses = {cell["key"]: run.pictures(cell["key"]).reconstructions for cell in cells}
+    originals = run.pictures(worst.key).originals
+    guesses = {cell.key: run.pictures(cell.key).reconstructions for cell in cells}
     if originals is None or any(images is None or images.shape != originals.shape for images in guesses.values()):
         raise InputError(Problem("the run kept no images to show", fix="run the audit again"))
     chosen = most_leaked_first(worst, len(originals))[:SHOWN]
@@ -86,19 +86,19 @@ def grid(run: Run) -> Figure:
     for place, i in enumerate(chosen):
         show(panels[0, place], originals[i])
         for row, cell in enumerate(cells, start=1):
-            images = guesses[cell["key"]]
+            images = guesses[cell.key]
             assert images is not None
             show(panels[row, place], images[i])
-            scores = per_image(cell, "psnr")
+            scores = cell.each("psnr")
             if i < len(scores) and scores[i] is not None:
                 panels[row, place].set_xlabel(f"{scores[i]:.1f} dB", fontsize=6, labelpad=1)
     names = _names(cells)
-    for row, name in enumerate(("original", *(names[cell["key"]] for cell in cells))):
+    for row, name in enumerate(("original", *(names[cell.key] for cell in cells))):
         panels[row, 0].set_ylabel(name, rotation=0, ha="right", va="center")
     return figure
 
 
-def convergence(run: Run) -> Figure:
+def convergence(run: Reading) -> Figure:
     """PSNR, L_sim and objective over the iterations: mean over clients, with the range between them shaded."""
     groups = _with_history(run.cells)
     if not groups:
@@ -112,7 +112,7 @@ def convergence(run: Run) -> Figure:
             if curve := _curve(cells, name):
                 colour, dash = COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
                 x = sorted(curve)
-                panel.plot(x, [np.mean(curve[k]) for k in x], color=colour, ls=dash, label=names[cells[0]["key"]])
+                panel.plot(x, [np.mean(curve[k]) for k in x], color=colour, ls=dash, label=names[cells[0].key])
                 low, high = [min(curve[k]) for k in x], [max(curve[k]) for k in x]
                 panel.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
         title, log = title_and_scale(name)
@@ -133,7 +133,7 @@ def as_math(title: str) -> str:
     return title if marked == title else f"${marked}$"
 
 
-def tradeoff(run: Run) -> Figure:
+def tradeoff(run: Reading) -> Figure:
     """Leakage against test accuracy, a point per defense under its strongest attack, with the Wilson interval."""
     table = _one_table(run)
     points = [row for row in table.rows if row.accuracy is not None and _strongest(row) is not None]
@@ -168,7 +168,7 @@ def tradeoff(run: Run) -> Figure:
     return figure
 
 
-def heatmap(run: Run) -> Figure:
+def heatmap(run: Reading) -> Figure:
     """Share of images identified by each attack (columns) under each defense (rows)."""
     table = _one_table(run)
     shares = np.array(
@@ -214,58 +214,44 @@ def show(panel: Axes, image: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) 
     panel.spines[:].set_visible(False)
 
 
-def _of_one_client(run: Run, worst: Cell) -> list[Cell]:
+def _of_one_client(run: Reading, worst: Record) -> list[Record]:
     """Every attack and defense on the client of the worst cell, worst first."""
-
-    def client(cell: Cell) -> tuple[object, ...]:
-        facts = cell["client"]
-        return (
-            cell["dataset"],
-            cell["model"],
-            facts.get("seed"),
-            facts.get("n"),
-            facts.get("writer"),
-            cell.get("round"),
-        )
-
-    return [cell for cell in by_severity(run.cells) if client(cell) == client(worst) and cell["metrics"]]
+    same = [cell for cell in run.cells if (cell.model, *cell.identity.update) == (worst.model, *worst.identity.update)]
+    return [cell for cell in by_severity(same) if cell.metrics]
 
 
-def _names(cells: Sequence[Cell]) -> dict[str, str]:
+def _names(cells: Sequence[Record]) -> dict[str, str]:
     """What tells the cells apart: the attack, the defense, or both."""
-    attacks, defenses = {cell["attack"] for cell in cells}, {cell["defense"] for cell in cells}
-    words = {"none": "undefended"}
+    attacks, defenses = {cell.attack for cell in cells}, {cell.defense for cell in cells}
 
-    def name(cell: Cell) -> str:
-        defense = words.get(cell["defense"]) or str(cell["defense"])
+    def name(cell: Record) -> str:
+        defense = cell.identity.protection
         if len(defenses) == 1:
-            return str(cell["attack"])
-        return defense if len(attacks) == 1 else f"{cell['attack']}, {defense}"
+            return cell.attack
+        return defense if len(attacks) == 1 else f"{cell.attack}, {defense}"
 
-    return {cell["key"]: name(cell) for cell in cells}
+    return {cell.key: name(cell) for cell in cells}
 
 
-def _with_history(cells: Sequence[Cell]) -> list[list[Cell]]:
+def _with_history(cells: Sequence[Record]) -> list[list[Record]]:
     """The cells of each attack and defense that have a history, worst first, as many as can be told apart."""
-    groups: dict[tuple[str, str], list[Cell]] = {}
-    for cell in by_severity(tuple(cells)):
-        if cell["history"]:
-            groups.setdefault((cell["attack"], cell["defense"]), []).append(cell)
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for cell in by_severity(cells):
+        if cell.history:
+            groups.setdefault((cell.attack, cell.defense), []).append(cell)
     return list(groups.values())[: len(COLOURS)]
 
 
-def _curve(cells: Sequence[Cell], metric: str) -> dict[float, list[float]]:
+def _curve(cells: Sequence[Record], metric: str) -> dict[float, list[float]]:
     """iteration -> the values of all clients there."""
     curve: dict[float, list[float]] = {}
     for cell in cells:
-        for entry in cell["history"]:
-            x, y = number(entry.get("iteration")), number(entry.get(metric))
-            if x is not None and y is not None:
-                curve.setdefault(x, []).append(y)
+        for x, y in cell.curve(metric):
+            curve.setdefault(x, []).append(y)
     return curve
 
 
-def _one_table(run: Run) -> Matrix:
+def _one_table(run: Reading) -> Matrix:
     tables = matrices(run.cells)
     if len(tables) != 1:
         settings = "; ".join(table.setting for table in tables) or "no cell"

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from leakscope.cells.record import Record
 from leakscope.errors import InputError
-from leakscope.report.reading import Pictures, Run, by_severity
+from leakscope.report.reading import Pictures, Reading, by_severity
 from leakscope.report.tiles import Size, encode, fingerprint, most_leaked_first, shown_per_cell, size_of
-from leakscope.verdict.levels import Cell, Level, find, is_scored, number, per_image, relative_scores
+from leakscope.verdict.levels import Level, level_of, relative_scores
 
 
 @dataclass(frozen=True)
@@ -45,30 +46,30 @@ class Strip:
     """Why there are no images."""
 
 
-def strips(run: Run, *, redact: bool) -> tuple[Strip, ...]:
+def strips(run: Reading, *, redact: bool) -> tuple[Strip, ...]:
     """A strip per cell, the worst cell first and with all its images."""
     cells = by_severity(run.cells)
     if run.worst is not None:
-        cells.sort(key=lambda cell: cell["key"] != run.verdict.worst_key)
+        cells.sort(key=lambda cell: cell.key != run.verdict.worst_key)
     sizes = [_cost(run, cell) for cell in cells]
     most = shown_per_cell([cost for cost, _ in sizes], [count for _, count in sizes])
     return tuple(strip(run, cell, redact=redact, most=None if place == 0 else most) for place, cell in enumerate(cells))
 
 
-def strip(run: Run, cell: Cell, *, redact: bool, most: int | None = None) -> Strip:
+def strip(run: Reading, cell: Record, *, redact: bool, most: int | None = None) -> Strip:
     """The strip of one cell, of its `most` most leaked images."""
     try:
-        pictures = run.pictures(cell["key"])
+        pictures = run.pictures(cell.key)
     except InputError as error:
-        return _empty(cell, str(error.problems[0].found))
+        return _empty(run, cell, str(error.problems[0].found))
     guesses = pictures.reconstructions
     if guesses is None:
-        return _empty(cell, cell["error"] or "this cell kept no images")
+        return _empty(run, cell, cell.error or "this cell kept no images")
     originals = pictures.originals
     if originals is not None and originals.shape != guesses.shape:
         originals = None
     order = most_leaked_first(cell, len(guesses))[:most]
-    hits = per_image(cell, "identified")
+    hits = cell.each("identified")
     trios = tuple(
         Trio(
             number=i + 1,
@@ -81,9 +82,9 @@ def strip(run: Run, cell: Cell, *, redact: bool, most: int | None = None) -> Str
         for i in order
     )
     return Strip(
-        key=cell["key"],
-        title=title_of(cell),
-        level=find(cell).level if is_scored(cell) else "unknown",
+        key=cell.key,
+        title=run.titles[cell.key],
+        level=level_of(cell),
         client="" if originals is None else f"{fingerprint(originals)}",
         trios=trios,
         total=len(guesses),
@@ -92,34 +93,17 @@ def strip(run: Run, cell: Cell, *, redact: bool, most: int | None = None) -> Str
     )
 
 
-def scores(cell: Cell, i: int) -> list[str]:
+def scores(cell: Record, i: int) -> list[str]:
     """The scores of one image in words, as far as they are known."""
-    guess = number(cell["baseline"].get("psnr"))
+    guess = cell.baseline.get("psnr")
     than = "" if guess is None else f" (guess {guess:.1f})"
     written = (
-        (per_image(cell, "psnr"), "{:.1f} dB" + than),
-        (per_image(cell, "ssim"), "SSIM {:.2f}"),
+        (cell.each("psnr"), "{:.1f} dB" + than),
+        (cell.each("ssim"), "SSIM {:.2f}"),
         (relative_scores(cell), "relative {:.2f}"),
     )
     known = [(text, values[i]) for values, text in written if i < len(values) and values[i] is not None]
     return [text.format(value).replace("-", "−") for text, value in known]
-
-
-def client_of(cell: Cell) -> str:
-    """A recorded client by the name its producer gave it, a simulated one by its seed."""
-    client = cell["client"]
-    return str(client.get("id") or client.get("seed", "?"))
-
-
-def title_of(cell: Cell) -> str:
-    """`nl-sme · undefended · client 0 · round 3`."""
-    defense = "undefended" if cell["defense"] == "none" else cell["defense"]
-    parts = [cell["attack"], defense, f"client {client_of(cell)}"]
-    if cell.get("round") is not None:
-        parts.append(f"round {cell['round']}")
-    if (number(cell.get("combined")) or 1) > 1:
-        parts.append(f"{cell['combined']} rounds together")
-    return " · ".join(parts)
 
 
 def script_blocks(found: Sequence[Strip]) -> Markup:
@@ -167,15 +151,14 @@ def _block(name: str, value: Mapping[str, object] | Mapping[int, str]) -> Markup
     return Markup(f'<script type="application/json" id="{name}">{text}</script>')
 
 
-def _empty(cell: Cell, problem: str) -> Strip:
-    level: Level = find(cell).level if is_scored(cell) else "unknown"
-    return Strip(cell["key"], title_of(cell), level, "", (), 0, None, Size(32, 32), problem)
+def _empty(run: Reading, cell: Record, problem: str) -> Strip:
+    return Strip(cell.key, run.titles[cell.key], level_of(cell), "", (), 0, None, Size(32, 32), problem)
 
 
-def _cost(run: Run, cell: Cell) -> tuple[int, int]:
+def _cost(run: Reading, cell: Record) -> tuple[int, int]:
     """(bytes of one image in the page, how many there are): a PNG in base64 is about as big as its pixels."""
     try:
-        pictures: Pictures = run.pictures(cell["key"])
+        pictures: Pictures = run.pictures(cell.key)
     except InputError:
         return (0, 0)
     images = pictures.reconstructions

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from leakscope.verdict.levels import Cell, number
+from leakscope.cells.record import Record
+from leakscope.verdict.levels import number
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,10 @@ class Guarantee:
         return f"epsilon {', '.join(known)}" if known else "no epsilon: no noise, so no guarantee"
 
 
-def guarantee_of(cell: Cell) -> Guarantee | None:
+def guarantee_of(cell: Record) -> Guarantee | None:
     """From the notes a defense left; None where none speaks of differential privacy."""
-    notes = cell["notes"].get("dpsgd")
-    if isinstance(notes, Mapping):
+    if notes := cell.note("dpsgd"):
         accounted, nominal = (number(notes.get(f"{kind}_epsilon")) for kind in ("accounted", "nominal"))
         return Guarantee(accounted, nominal, str(notes.get("assumption") or ""))
-    epsilon = number(cell["notes"].get("epsilon"))
+    epsilon = number(cell.notes.get("epsilon"))
     return None if epsilon is None else Guarantee(epsilon, None)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from leakscope.cells.record import Record
 from leakscope.report.guarantee import Guarantee, guarantee_of
 from leakscope.report.reading import by_severity
-from leakscope.verdict.levels import Cell, Level, find, is_scored, number, wilson, worst_level
+from leakscope.verdict.levels import Level, find, is_scored, wilson, worst_level
 
 SHADES = 6
 """Steps of the colour scale, from nothing identified to all."""
@@ -69,9 +70,9 @@ class Matrix:
         return any(row.accuracy is not None for row in self.rows)
 
 
-def matrices(cells: Sequence[Cell]) -> tuple[Matrix, ...]:
+def matrices(cells: Sequence[Record]) -> tuple[Matrix, ...]:
     """One table per setting (data, model, client), in the order of the run."""
-    groups: dict[tuple[str, ...], list[Cell]] = {}
+    groups: dict[tuple[str, ...], list[Record]] = {}
     for cell in cells:
         groups.setdefault(_setting(cell), []).append(cell)
     columns = list(zip(*groups, strict=True))
@@ -82,42 +83,43 @@ def matrices(cells: Sequence[Cell]) -> tuple[Matrix, ...]:
     )
 
 
-def _setting(cell: Cell) -> tuple[str, ...]:
+def _setting(cell: Record) -> tuple[str, ...]:
     """What an attack and a defense have to share to be compared."""
-    client, knowledge = cell["client"], cell["knowledge"]
+    client = cell.client
     return (
-        cell["dataset"],
-        cell["model"],
-        f"{client.get('n')} images",
-        f"{client.get('epochs')} epochs",
-        f"batches of {client.get('batch_size')}",
-        f"rate {client.get('lr')}",
-        f"{client.get('mode')} mode",
-        f"labels {knowledge.get('labels')}",
-        f"fused {cell['fuse']}" if cell["fuse"] else "",
-        f"start {cell['w0']}",
+        cell.dataset,
+        cell.model,
+        f"{client.n} images",
+        f"{client.epochs} epochs",
+        f"batches of {client.batch_size}",
+        f"rate {client.lr}",
+        f"{client.mode} mode",
+        f"labels {cell.knowledge.labels}",
+        f"fused {cell.fuse}" if cell.fuse else "",
+        f"start {cell.w0}",
+        cell.tag or "",
     )
 
 
-def _matrix(setting: str, cells: Sequence[Cell]) -> Matrix:
-    attacks = tuple(dict.fromkeys(cell["attack"] for cell in cells))
-    defenses = dict.fromkeys(cell["defense"] for cell in cells)
-    rows = tuple(_row(name, [cell for cell in cells if cell["defense"] == name], attacks) for name in defenses)
+def _matrix(setting: str, cells: Sequence[Record]) -> Matrix:
+    attacks = tuple(dict.fromkeys(cell.attack for cell in cells))
+    defenses = dict.fromkeys(cell.defense for cell in cells)
+    rows = tuple(_row(name, [cell for cell in cells if cell.defense == name], attacks) for name in defenses)
     return Matrix(setting, attacks, rows)
 
 
-def _row(defense: str, cells: Sequence[Cell], attacks: Sequence[str]) -> Row:
+def _row(defense: str, cells: Sequence[Record], attacks: Sequence[str]) -> Row:
     return Row(
         defense=defense,
         level=worst_level(cells),
-        entries=tuple(_entry([cell for cell in cells if cell["attack"] == attack]) for attack in attacks),
-        accuracy=_mean(cell["accuracy"].get("defended") for cell in cells),
-        undefended=_mean(cell["accuracy"].get("undefended") for cell in cells),
+        entries=tuple(_entry([cell for cell in cells if cell.attack == attack]) for attack in attacks),
+        accuracy=_mean(cell.accuracy.defended for cell in cells),
+        undefended=_mean(cell.accuracy.undefended for cell in cells),
         guarantee=next((found for cell in cells if (found := guarantee_of(cell))), None),
     )
 
 
-def _entry(cells: Sequence[Cell]) -> Entry | None:
+def _entry(cells: Sequence[Record]) -> Entry | None:
     scored = [cell for cell in cells if is_scored(cell)]
     if not scored:
         return None
@@ -125,20 +127,19 @@ def _entry(cells: Sequence[Cell]) -> Entry | None:
     hits = [finding.identified for finding in findings]
     images = sum(finding.n for finding in findings)
     identified = None if None in hits else sum(hit or 0 for hit in hits)
-    psnr, guess = (_mean(cell[part].get("psnr") for cell in scored) for part in ("metrics", "baseline"))
     return Entry(
-        worst_key=by_severity(tuple(scored))[0]["key"],
+        worst_key=by_severity(scored)[0].key,
         level=worst_level(scored),
         clients=len(scored),
         identified=identified,
         images=images,
         interval=wilson(identified, images) if identified is not None else (0.0, 1.0),
-        psnr=psnr,
-        gain=psnr - guess if psnr is not None and guess is not None else None,
-        ssim=_mean(cell["metrics"].get("ssim") for cell in scored),
+        psnr=_mean(cell.metrics.get("psnr") for cell in scored),
+        gain=_mean(cell.gain for cell in scored),
+        ssim=_mean(cell.metrics.get("ssim") for cell in scored),
     )
 
 
-def _mean(values: Iterable[object]) -> float | None:
-    known = [value for value in map(number, values) if value is not None]
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return fmean(known) if known else None

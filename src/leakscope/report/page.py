@@ -5,25 +5,29 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from importlib import resources
+from operator import attrgetter
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from leakscope.cells.identity import Identity, titles
+from leakscope.cells.record import Record
 from leakscope.metrics import METRICS, Metric
 from leakscope.report import wording
 from leakscope.report.advice import advise
 from leakscope.report.charts import CURVES, Chart, Series, clean, title_and_scale
-from leakscope.report.gallery import client_of, script_blocks, strips, title_of
+from leakscope.report.gallery import script_blocks, strips
 from leakscope.report.matrix import matrices
-from leakscope.report.reading import Run, by_severity
+from leakscope.report.reading import Reading, by_severity
 from leakscope.report.redaction import HIDDEN, without_names
 from leakscope.report.remarks import doubts, worst_round
-from leakscope.verdict.levels import LEVELS, Cell, find, is_scored, number, severity
+from leakscope.verdict.levels import LEVELS, find, is_scored, number, severity
 
 TOLD = ("defense", "preflight")
 """Notes that have a place of their own."""
@@ -32,7 +36,7 @@ LINES = 6
 """As many as can be told apart."""
 
 
-def page(run: Run, *, redact: bool = False) -> str:
+def page(run: Reading, *, redact: bool = False) -> str:
     """The report as one HTML document."""
     script, style = asset("report.js"), asset("theme.css") + asset("report.css")
     context = {
@@ -44,7 +48,7 @@ def page(run: Run, *, redact: bool = False) -> str:
     return environment().get_template("report.html.j2").render(context)
 
 
-def build(run: Run, *, redact: bool) -> dict[str, Any]:
+def build(run: Reading, *, redact: bool) -> dict[str, Any]:
     """What the template shows."""
     run = without_names(run) if redact else run
     cells, verdict = run.cells, run.verdict
@@ -72,68 +76,68 @@ def build(run: Run, *, redact: bool) -> dict[str, Any]:
         "rounds": over_rounds(cells),
         "worst_round": worst_round(cells),
         "doubts": doubts(cells),
-        "table": [row(cell) for cell in by_severity(cells)],
+        "table": [row(cell, run.titles[cell.key]) for cell in by_severity(cells)],
         "missing_metrics": missing_metrics(cells),
     }
 
 
-def subject(cells: Sequence[Cell]) -> str:
+def subject(cells: Sequence[Record]) -> str:
     """`photos · cnn-cifar · 3 attacks · 2 defenses · 2 clients`."""
     counted = (
-        ({cell["attack"] for cell in cells}, "attack"),
-        ({cell["defense"] for cell in cells} - {"none"}, "defense"),
-        ({client_of(cell) for cell in cells}, "client"),
-        ({cell.get("round") for cell in cells} - {None}, "round"),
+        ({cell.attack for cell in cells}, "attack"),
+        ({cell.defense for cell in cells} - {"none"}, "defense"),
+        ({cell.identity.holder for cell in cells}, "client"),
+        ({cell.round for cell in cells} - {None}, "round"),
     )
     names = [
-        wording.spread(cell["dataset"] for cell in cells),
-        wording.spread(cell["model"] for cell in cells),
+        wording.spread(cell.dataset for cell in cells),
+        wording.spread(cell.model for cell in cells),
     ]
     names += [f"{len(values)} {what}{'s' if len(values) > 1 else ''}" for values, what in counted if values]
     return " · ".join(names) if cells else "no cell has ended yet"
 
 
-def curves(run: Run) -> tuple[Chart, ...]:
+def curves(run: Reading) -> tuple[Chart, ...]:
     """PSNR, L_sim and objective over the iterations, for the worst client of each attack and defense."""
-    chosen: dict[tuple[str, str], Cell] = {}
+    chosen: dict[tuple[str, str], Record] = {}
     for cell in by_severity(run.cells):
-        if cell["history"]:
-            chosen.setdefault((cell["attack"], cell["defense"]), cell)
+        if cell.history:
+            chosen.setdefault((cell.attack, cell.defense), cell)
     cells = list(chosen.values())[:LINES]
-    charts = (_over_iterations(cells, name) for name in CURVES)
+    charts = (_over_iterations(cells, run.titles, name) for name in CURVES)
     return tuple(chart for chart in charts if chart is not None)
 
 
-def _over_iterations(cells: Sequence[Cell], name: str) -> Chart | None:
+def _over_iterations(cells: Sequence[Record], names: Mapping[str, str], metric: str) -> Chart | None:
     """The lines of one number, with what the guess scores where that is known."""
-    title, log = title_and_scale(name)
-    guess = next((number(cell["baseline"].get(name)) for cell in cells), None)
+    title, log = title_and_scale(metric)
+    guess = next((cell.baseline.get(metric) for cell in cells), None)
     series = []
     for place, cell in enumerate(cells):
-        points = [(number(entry.get("iteration")), number(entry.get(name))) for entry in cell["history"]]
-        if drawable := clean(points, log=log):
-            series.append(Series(title_of(cell), drawable, place))
+        if drawable := clean(cell.curve(metric), log=log):
+            series.append(Series(names[cell.key], drawable, place))
     if not series:
         return None
     ends = "; ".join(f"{line.name} ends at {line.points[-1][1]:.3g}" for line in series)
     return Chart(title, "iteration", tuple(series), log=log, reference=guess, summary=ends)
 
 
-def over_rounds(cells: Sequence[Cell]) -> Chart | None:
-    """Share of identified images (PSNR where that is not measured) by round."""
-    rounds = [cell for cell in cells if number(cell.get("round")) is not None]
-    name = "identified" if any(number(cell["metrics"].get("identified")) is not None for cell in rounds) else "psnr"
-    several = len({client_of(cell) for cell in rounds}) > 1
-    groups: dict[str, list[tuple[float | None, float | None]]] = {}
+def over_rounds(cells: Sequence[Record]) -> Chart | None:
+    """Share of identified images (PSNR where that is not measured) by round, where there are two rounds or more."""
+    rounds = [cell for cell in cells if cell.round is not None]
+    if len({cell.round for cell in rounds}) < 2:
+        return None
+    name = "identified" if any(cell.metrics.get("identified") is not None for cell in rounds) else "psnr"
+    groups: dict[Identity, list[Record]] = {}
     for cell in rounds:
-        point = (number(cell["round"]), number(cell["metrics"].get(name)))
-        who = [f"client {client_of(cell)}"] if several else []
-        groups.setdefault(" · ".join([cell["attack"], cell["defense"], *who]), []).append(point)
-    series = tuple(
-        Series(label, points, place)
-        for place, (label, raw) in enumerate(groups.items())
-        if (points := clean(sorted(raw), log=False))
-    )[:LINES]
+        groups.setdefault(replace(cell.identity, key="", round=None, iterations=None), []).append(cell)
+    turn = attrgetter("round")
+    lines = titles([replace(line, key=str(place)) for place, line in enumerate(groups)])
+    points = {
+        place: clean([(cell.round, cell.metrics.get(name)) for cell in sorted(group, key=turn)], log=False)
+        for place, group in enumerate(groups.values())
+    }
+    series = tuple(Series(lines[str(place)], line, place) for place, line in points.items() if line)[:LINES]
     if not series:
         return None
     title = "Share of images identified" if name == "identified" else METRICS[name].title
@@ -141,24 +145,24 @@ def over_rounds(cells: Sequence[Cell]) -> Chart | None:
     return Chart(title, "round", series, summary=ends)
 
 
-def row(cell: Cell) -> dict[str, Any]:
+def row(cell: Record, title: str) -> dict[str, Any]:
     """One line of the table of all cells."""
     finding = find(cell) if is_scored(cell) else None
     return {
-        "key": cell["key"],
-        "title": title_of(cell),
+        "key": cell.key,
+        "title": title,
         "level": finding.level if finding else "unknown",
         "scores": list(scores(cell, finding.n if finding else 0)),
-        "status": cell["status"],
-        "error": cell["error"],
-        "seconds": number(cell.get("seconds")),
-        "memory": number(cell.get("peak_memory_mb")),
-        "matching": cell["matching"],
-        "attack_repr": cell["attack_repr"],
-        "client": cell["client"],
-        "notes": [f"{name}: {_in_words(note)}" for name, note in cell["notes"].items() if name not in TOLD],
-        "iterations": cell.get("iterations"),
-        "w0": cell["w0"],
+        "status": cell.status,
+        "error": cell.error,
+        "seconds": cell.seconds,
+        "memory": cell.peak_memory_mb,
+        "matching": cell.matching,
+        "attack_repr": cell.attack_repr,
+        "client": cell.client.model_dump(exclude_none=True),
+        "notes": [f"{name}: {_in_words(note)}" for name, note in cell.notes.items() if name not in TOLD],
+        "iterations": cell.iterations,
+        "w0": cell.w0,
     }
 
 
@@ -167,10 +171,10 @@ def shown_metrics() -> list[Metric]:
     return sorted((metric for metric in METRICS.values() if "report" in metric.tables), key=lambda m: not m.share)
 
 
-def scores(cell: Cell, n: int) -> Iterator[str]:
+def scores(cell: Record, n: int) -> Iterator[str]:
     """The scores of a cell of n images as the table shows them, column by column."""
     for metric in shown_metrics():
-        value, guess = (number(cell[part].get(metric.name)) for part in ("metrics", "baseline"))
+        value, guess = cell.metrics.get(metric.name), cell.baseline.get(metric.name)
         yield f"{value * n:.0f} of {n}" if metric.share and n and value is not None else short(value, metric.digits)
         if metric.beside_guess:
             yield DASH if value is None or guess is None else signed(value - guess, metric.digits)
@@ -183,11 +187,11 @@ def _in_words(note: object) -> str:
     return f"{note:.4g}" if isinstance(note, float) else str(note)
 
 
-def missing_metrics(cells: Sequence[Cell]) -> dict[str, str]:
+def missing_metrics(cells: Sequence[Record]) -> dict[str, str]:
     """Metrics that some cell lacks, by the reason given: `lpips, lpips_alex` -> why."""
     reasons: dict[str, str] = {}
     for cell in cells:
-        reasons.update({str(name): str(reason) for name, reason in cell["missing"].items()})
+        reasons.update(cell.missing)
     grouped: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         grouped.setdefault(reason, []).append(name)

@@ -7,8 +7,7 @@ numbers are checked before they are shown, and a part that cannot be read is sai
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,23 +18,17 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from leakscope.cells.identity import titles
+from leakscope.cells.record import SAFE_KEY, Record, plain
 from leakscope.errors import InputError, Problem
 from leakscope.files import read_object
-from leakscope.verdict.levels import Cell, Level, Verdict, find, is_scored, judge, severity
+from leakscope.verdict.levels import LEVELS, Level, Verdict, find, is_scored, judge, severity
+from leakscope.verdict.result import Result, Summary
 
 Images = NDArray[np.float32]
 """(N, C, H, W) in [0, 1]."""
 
-SAFE_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-SCHEMA = 1
-ENDED = ("finished", "stopped early", "failed")
-PARTS = (
-    *("client", "knowledge", "matching", "metrics", "baseline", "per_image"),
-    *("intervals", "missing", "accuracy", "notes"),
-)
-CLIENT = ("n", "epochs", "batch_size", "lr", "seed", "mode", "writer")
-"""Facts of the client that a plan has beside the others."""
-TEXTS = ("dataset", "model", "attack", "attack_repr", "defense", "w0", "fuse", "status", "error")
+MOST_FAULTS = 20
 
 
 @dataclass(frozen=True)
@@ -49,63 +42,65 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run folder."""
+class Reading:
+    """One run folder, as far as it can be read."""
 
     path: Path
     command: str
     created: str
     versions: Mapping[str, str]
-    cells: tuple[Cell, ...]
-    planned: tuple[Cell, ...]
+    cells: tuple[Record, ...]
+    planned: tuple[Record, ...]
     """The cells the run set out to compute; empty where no plan was kept."""
-    summary: Mapping[str, Any]
+    summary: Summary
     digest: str
     """SHA-256 of result.json, empty where there is none yet."""
-    unreadable: tuple[str, ...] = ()
-    """Cells whose file is broken."""
+    faults: tuple[str, ...] = ()
+    """What could not be read, by file and field."""
 
     @property
     def finished(self) -> bool:
         """Whether every planned cell has ended; an interrupted run has a result.json too."""
-        ended = {cell["key"] for cell in self.cells if cell["status"] in ENDED}
-        return bool(self.digest) and ended >= {cell["key"] for cell in self.planned}
+        ended = {cell.key for cell in self.cells if cell.ended}
+        return bool(self.digest) and ended >= {cell.key for cell in self.planned}
 
     @cached_property
     def verdict(self) -> Verdict:
         """As the run recorded it; judged here where it has not ended yet."""
-        fresh = judge(self.cells)
-        if not self.summary.get("verdict"):
+        fresh, said = judge(self.cells), self.summary
+        if not said.verdict:
             return fresh
-        level: Level = self.summary["level"] if self.summary.get("level") in LEVEL_NAMES else fresh.level
-        return Verdict(level, str(self.summary["verdict"]), fresh.reasons, self.summary.get("worst", fresh.worst_key))
+        level: Level = said.level if said.level in ("unknown", *LEVELS) else fresh.level
+        return Verdict(level, said.verdict, fresh.reasons, said.worst or fresh.worst_key)
 
     @property
-    def worst(self) -> Cell | None:
+    def worst(self) -> Record | None:
         """The cell that set the verdict."""
-        return next((cell for cell in self.cells if cell["key"] == self.verdict.worst_key), None)
+        return next((cell for cell in self.cells if cell.key == self.verdict.worst_key), None)
+
+    @cached_property
+    def titles(self) -> Mapping[str, str]:
+        """key -> what people call the cell, and no other of this run."""
+        planned = {cell.key: cell.identity for cell in self.planned}
+        return titles(list({**planned, **{cell.key: cell.identity for cell in self.cells}}.values()))
 
     def pictures(self, key: str) -> Pictures:
         """The images of one cell."""
         return read_pictures(self.path / "cells" / check_key(key) / "images.safetensors")
 
 
-LEVEL_NAMES: frozenset[Level] = frozenset({"unknown", "none", "low", "medium", "high"})
-
-
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> Reading:
     """Read a run folder, ended or not.
 
     A folder without a single cell, or with a result.json that is no result, is an InputError.
     """
     plan = read_object(path / "plan.json") if (path / "plan.json").is_file() else {}
-    planned = tuple(cell for cell in _entries(plan, "cells") if has_key(cell))
+    planned = _planned(plan)
     if (path / "result.json").is_file():
-        result = read_object(path / "result.json")
-        _check_schema(path, result)
-        cells = tuple(cell for cell in _entries(result, "cells") if has_key(cell))
+        document = read_object(path / "result.json")
+        result = Result.of(document, place=str(path / "result.json"))
         digest = hashlib.sha256((path / "result.json").read_bytes()).hexdigest()
-        return _run(path, result, cells=cells, planned=planned or cells, digest=digest, unreadable=())
+        return _reading(path, document, result, planned=planned or result.records, digest=digest)
     if not (path / "cells").is_dir() and not plan:
         raise InputError(
             Problem(
@@ -113,8 +108,7 @@ def read_run(path: Path) -> Run:
                 fix="give the folder that `leakscope audit --out` wrote",
             )
         )
-    finished, unreadable = _finished_cells(path, planned)
-    return _run(path, plan, cells=finished, planned=planned, digest="", unreadable=unreadable)
+    return _reading(path, plan, _so_far(path, planned), planned=planned, digest="")
 
 
 def read_pictures(path: Path) -> Pictures:
@@ -139,69 +133,45 @@ def check_key(key: str) -> str:
     return key
 
 
-def has_key(cell: Cell) -> bool:
-    return isinstance(cell.get("key"), str) and SAFE_KEY.fullmatch(cell["key"]) is not None
-
-
-def _run(path: Path, source: dict[str, Any], **parts: Any) -> Run:
-    versions = source.get("versions")
-    return Run(
+def _reading(
+    path: Path, source: Mapping[str, Any], result: Result, *, planned: tuple[Record, ...], digest: str
+) -> Reading:
+    told: Any = plain(source.get("versions"))
+    more = [f"and {len(result.faults) - MOST_FAULTS} more"] if len(result.faults) > MOST_FAULTS else []
+    return Reading(
         path=path,
-        command=str(source.get("command") or ""),
-        created=str(source.get("created") or ""),
-        versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {},
-        summary=source["summary"] if isinstance(source.get("summary"), dict) else {},
-        **parts,
+        command=plain(str(source.get("command") or "")),
+        created=plain(str(source.get("created") or "")),
+        versions={name: str(value) for name, value in told.items()} if isinstance(told, dict) else {},
+        cells=result.records,
+        planned=planned,
+        summary=result.summary,
+        digest=digest,
+        faults=(*result.faults[:MOST_FAULTS], *more),
     )
 
 
-def _entries(source: dict[str, Any], name: str) -> list[Cell]:
-    values = source.get(name)
-    found = [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
-    return [tidy(cell) for cell in found]
+def _planned(plan: Mapping[str, Any]) -> tuple[Record, ...]:
+    entries = plan.get("cells")
+    found = [Record.planned(entry) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return tuple(record for record in found if record.key)
 
 
-def tidy(cell: Mapping[str, Any]) -> Cell:
-    """A cell in which every part has the type the contract gives it, whatever the file held."""
-    parts = {name: cell[name] if isinstance(cell.get(name), dict) else {} for name in PARTS}
-    parts["client"] = parts["client"] or {name: cell[name] for name in CLIENT if name in cell}
-    texts = {name: "" if cell.get(name) is None else str(cell[name]) for name in TEXTS}
-    lists = {name: values for name, values in parts["per_image"].items() if isinstance(values, list) and values}
-    history = cell.get("history")
-    return {
-        **cell,
-        **parts,
-        **texts,
-        "defense": texts["defense"] or "none",
-        "per_image": lists,
-        "history": [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else [],
-    }
-
-
-def _finished_cells(path: Path, planned: tuple[Cell, ...]) -> tuple[tuple[Cell, ...], tuple[str, ...]]:
-    """The cells that have ended, in the plan's order, and the keys of those that cannot be read."""
+def _so_far(path: Path, planned: tuple[Record, ...]) -> Result:
+    """The cells that have ended, in the plan's order."""
     folders = {folder.parent.name for folder in (path / "cells").glob("*/cell.json")}
-    order = [cell["key"] for cell in planned if cell["key"] in folders]
-    cells, unreadable = [], []
+    order = [cell.key for cell in planned if cell.key in folders]
+    found: list[Record] = []
+    faults: list[str] = []
     for key in (*order, *sorted(folders - set(order))):
         try:
-            cell = read_object(path / "cells" / check_key(key) / "cell.json")
+            record = Record.read(path / "cells" / check_key(key) / "cell.json")
         except InputError:
-            unreadable.append(key)
+            faults.append(f"cells/{key}/cell.json cannot be read")
             continue
-        cells.append({**tidy(cell), "key": key})
-    return tuple(cells), tuple(unreadable)
-
-
-def _check_schema(path: Path, result: dict[str, Any]) -> None:
-    version = result.get("schema_version")
-    if version != SCHEMA or not isinstance(result.get("cells"), list):
-        raise InputError(
-            Problem(
-                f"{path / 'result.json'} has schema_version {version!r}, this leakscope reads {SCHEMA}",
-                fix="render it with the leakscope that wrote it, or run the audit again",
-            )
-        )
+        found.append(record.model_copy(update={"key": key}))
+        faults += record.faults
+    return Result(tuple(found), faults=tuple(faults))
 
 
 def _images(values: NDArray[Any] | None, *, dimensions: int) -> Images | None:
@@ -210,7 +180,7 @@ def _images(values: NDArray[Any] | None, *, dimensions: int) -> Images | None:
     return np.clip(np.nan_to_num(values.astype(np.float32), nan=0.0), 0.0, 1.0)
 
 
-def by_severity(cells: tuple[Cell, ...]) -> list[Cell]:
+def by_severity(cells: Sequence[Record]) -> list[Record]:
     """Worst cell first; cells without evidence last."""
-    ranks = {cell["key"]: find(cell).rank if is_scored(cell) else (severity("unknown"), 0.0, 0.0) for cell in cells}
-    return sorted(cells, key=lambda cell: ranks[cell["key"]], reverse=True)
+    blind = (severity("unknown"), 0.0, 0.0)
+    return sorted(cells, key=lambda cell: find(cell).rank if is_scored(cell) else blind, reverse=True)

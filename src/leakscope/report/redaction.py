@@ -9,11 +9,11 @@ import dataclasses
 import re
 import shlex
 
+from leakscope.cells.record import ClientFacts, Record
 from leakscope.cells.request import Request
 from leakscope.data import DATASETS
-from leakscope.report.reading import Run
+from leakscope.report.reading import Reading
 from leakscope.settings import LocalTraining, declared
-from leakscope.verdict.levels import Cell
 
 HIDDEN = "…"
 OPTIONS = declared(Request)
@@ -28,22 +28,30 @@ NOTES = frozenset({"prior"})
 """Notes that are withheld: a prior tells the name of the images it has seen."""
 
 
-def without_names(run: Run) -> Run:
+def without_names(run: Reading) -> Reading:
     """The run without what may name a person or a place: clients, paths, messages that quote them."""
-    return dataclasses.replace(run, cells=tuple(map(_plain, run.cells)), command=withhold(run.command))
+    return dataclasses.replace(
+        run,
+        cells=tuple(map(_plain, run.cells)),
+        planned=tuple(map(_plain, run.planned)),
+        command=withhold(run.command),
+        faults=(f"{len(run.faults)} parts cannot be read",) if run.faults else (),
+    )
 
 
-def _plain(cell: Cell) -> Cell:
-    return {
-        **cell,
-        "dataset": cell["dataset"] if cell["dataset"] in {*DATASETS, "recorded"} else "own images",
-        "model": cell["model"].rpartition(":")[2],
-        "w0": cell["w0"] if OPTIONS["w0"].may_show(cell["w0"]) else "a file",
-        "client": {name: value for name, value in cell["client"].items() if name in CLIENT},
-        "notes": {name: note for name, note in cell["notes"].items() if name not in NOTES},
+def _plain(cell: Record) -> Record:
+    private = ClientFacts.model_fields.keys() - CLIENT
+    changes = {
+        "dataset": cell.dataset if cell.dataset in {*DATASETS, "recorded"} else "own images",
+        "model": cell.model.rpartition(":")[2],
+        "w0": cell.w0 if OPTIONS["w0"].may_show(cell.w0) else "a file",
+        "tag": None,
+        "client": cell.client.model_copy(update=dict.fromkeys(private)),
+        "notes": {name: note for name, note in cell.notes.items() if name not in NOTES},
         "error": "",
-        "missing": dict.fromkeys(cell["missing"], "not available here"),
+        "missing": dict.fromkeys(cell.missing, "not available here"),
     }
+    return cell.model_copy(update=changes)
 
 
 def withhold(command: str) -> str:

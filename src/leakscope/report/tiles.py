@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from leakscope.cells.record import Record
 from leakscope.report.reading import Images
-from leakscope.verdict.levels import Cell, per_image, relative_scores
+from leakscope.verdict.levels import relative_scores
 
 TILE = 104
 """Three tiles of this width, in CSS pixels, stand side by side on a phone."""
@@ -93,9 +94,9 @@ def fingerprint(images: Images) -> str:
     return hashlib.sha256(images.tobytes()).hexdigest()[:12]
 
 
-def most_leaked_first(cell: Cell, n: int) -> list[int]:
+def most_leaked_first(cell: Record, n: int) -> list[int]:
     """Indices of the images: identified ones first, then by relative score, then by PSNR, as far as these are known."""
-    columns = (per_image(cell, "identified"), relative_scores(cell), per_image(cell, "psnr"))
+    columns = (cell.each("identified"), relative_scores(cell), cell.each("psnr"))
     known = [column for column in columns if len(column) == n]
 
     def closeness(i: int) -> tuple[float, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakscope.verdict.levels import Cell, Level
+from leakscope.cells.record import ClientFacts, Record
+from leakscope.verdict.levels import Level
 
 HEADLINES: dict[Level, str] = {
     "high": "Private images can be rebuilt from the update",
@@ -38,48 +39,48 @@ MODES = {
 }
 
 
-def short_assumptions(cells: Sequence[Cell]) -> tuple[str, ...]:
+def short_assumptions(cells: Sequence[Record]) -> tuple[str, ...]:
     """What the first screen says about the attacker."""
-    clients = [cell["client"] for cell in cells]
-    defenses = [name for name in dict.fromkeys(cell["defense"] for cell in cells) if name != "none"]
-    fused = [cell["fuse"] for cell in cells if cell["fuse"]]
+    clients = [cell.client for cell in cells]
+    defenses = [name for name in dict.fromkeys(cell.defense for cell in cells) if name != "none"]
+    fused = [cell.fuse for cell in cells if cell.fuse]
     sees = f"updates mixed over clients ({spread(fused)})" if fused else "the update of one client"
     return (
         "The attacker is the server itself: it follows the protocol and keeps what it sees.",
         f"It sees the model it sent and {sees}, {f'defended by {spread(defenses)}' if defenses else 'undefended'}"
-        f"{' or undefended' if defenses and len(defenses) < len({cell['defense'] for cell in cells}) else ''}.",
+        f"{' or undefended' if defenses and len(defenses) < len({cell.defense for cell in cells}) else ''}.",
         f"The client trained {counted(clients, 'epochs', 'epoch')} on {counted(clients, 'n', 'image')} "
-        f"of {spread(cell['dataset'] for cell in cells)} "
+        f"of {spread(cell.dataset for cell in cells)} "
         f"from {_start(cells)}, in {_of_client(cells, 'mode')} mode.",
         f"Of the labels it has {_labels(cells)}.",
-        f"Other images of the same kind: {'yes' if any(c['knowledge'].get('auxiliary') for c in cells) else 'none'}.",
+        f"Other images of the same kind: {'yes' if any(c.knowledge.auxiliary for c in cells) else 'none'}.",
     )
 
 
-def assumptions(cells: Sequence[Cell]) -> tuple[Assumption, ...]:
+def assumptions(cells: Sequence[Record]) -> tuple[Assumption, ...]:
     """The knowledge table."""
     return tuple(row(cells) for row in ROWS)
 
 
-def _model(cells: Sequence[Cell]) -> Assumption:
+def _model(cells: Sequence[Record]) -> Assumption:
     return Assumption(
         "The global model before the round",
-        f"yes: {spread(cell['model'] for cell in cells)}, {_start(cells)}",
+        f"yes: {spread(cell.model for cell in cells)}, {_start(cells)}",
         "Yes, the server sent it. A model late in training usually leaks less than a fresh one.",
     )
 
 
-def _update(cells: Sequence[Cell]) -> Assumption:
-    fused = spread(cell["fuse"] or "a single client's" for cell in cells)
+def _update(cells: Sequence[Record]) -> Assumption:
+    fused = spread(cell.fuse or "a single client's" for cell in cells)
     return Assumption(
         "The update",
-        f"yes, {fused}; defense: {spread(cell['defense'] for cell in cells)}",
+        f"yes, {fused}; defense: {spread(cell.defense for cell in cells)}",
         "Yes, after whatever the client applied to it. With secure aggregation only the sum over clients.",
     )
 
 
-def _architecture(cells: Sequence[Cell]) -> Assumption:
-    steps = spread(cell["client"].get("steps") for cell in cells)
+def _architecture(cells: Sequence[Record]) -> Assumption:
+    steps = spread(cell.client.steps for cell in cells)
     return Assumption(
         "Architecture, loss and training settings",
         f"yes: epochs {_of_client(cells, 'epochs')}, batch size {_of_client(cells, 'batch_size')}, "
@@ -88,7 +89,7 @@ def _architecture(cells: Sequence[Cell]) -> Assumption:
     )
 
 
-def _count(cells: Sequence[Cell]) -> Assumption:
+def _count(cells: Sequence[Record]) -> Assumption:
     return Assumption(
         "Number of images",
         f"yes: {_of_client(cells, 'n')}",
@@ -96,7 +97,7 @@ def _count(cells: Sequence[Cell]) -> Assumption:
     )
 
 
-def _label_row(cells: Sequence[Cell]) -> Assumption:
+def _label_row(cells: Sequence[Record]) -> Assumption:
     return Assumption(
         "Labels",
         _labels(cells),
@@ -104,31 +105,31 @@ def _label_row(cells: Sequence[Cell]) -> Assumption:
     )
 
 
-def _normalisation(cells: Sequence[Cell]) -> Assumption:
+def _normalisation(cells: Sequence[Record]) -> Assumption:
     return Assumption(
         "Normalisation of the images",
-        spread("yes" if cell["knowledge"].get("normalisation") else "no, guessed" for cell in cells),
+        spread("yes" if cell.knowledge.normalisation else "no, guessed" for cell in cells),
         "Usually public, as mean and deviation of the data set.",
     )
 
 
-def _auxiliary(cells: Sequence[Cell]) -> Assumption:
+def _auxiliary(cells: Sequence[Record]) -> Assumption:
     return Assumption(
         "Other images of the same kind",
-        spread("yes" if cell["knowledge"].get("auxiliary") else "no" for cell in cells),
+        spread("yes" if cell.knowledge.auxiliary else "no" for cell in cells),
         "Possible: public data, or images of other clients. They make attacks stronger.",
     )
 
 
-def _mode(cells: Sequence[Cell]) -> Assumption:
+def _mode(cells: Sequence[Record]) -> Assumption:
     return Assumption(
         "Client's mode while training",
-        spread(MODES.get(str(cell["client"].get("mode")), "not recorded") for cell in cells),
+        spread(MODES.get(str(cell.client.mode), "not recorded") for cell in cells),
         "Real clients mostly run in training mode: harder to attack where the model has batch norm or dropout.",
     )
 
 
-ROWS: tuple[Callable[[Sequence[Cell]], Assumption], ...] = (
+ROWS: tuple[Callable[[Sequence[Record]], Assumption], ...] = (
     _model,
     _update,
     _architecture,
@@ -162,26 +163,26 @@ def spread(values: Iterable[object]) -> str:
     return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
-def counted(clients: Sequence[Mapping[str, object]], name: str, noun: str) -> str:
+def counted(clients: Sequence[ClientFacts], name: str, noun: str) -> str:
     """`1 epoch`, `5, 20 epochs`.
 
-    >>> counted([{"n": 4}, {"n": 8}], "n", "image"), counted([{"n": 1}], "n", "image")
+    >>> counted([ClientFacts(n=4), ClientFacts(n=8)], "n", "image"), counted([ClientFacts(n=1)], "n", "image")
     ('4, 8 images', '1 image')
     """
-    count = spread(client.get(name) for client in clients)
+    count = spread(getattr(client, name) for client in clients)
     return f"{count} {noun}{'' if count == '1' else 's'}"
 
 
-def _of_client(cells: Sequence[Cell], name: str) -> str:
-    return spread(cell["client"].get(name) for cell in cells)
+def _of_client(cells: Sequence[Record], name: str) -> str:
+    return spread(getattr(cell.client, name) for cell in cells)
 
 
-def _labels(cells: Sequence[Cell]) -> str:
-    return spread(LABELS.get(str(cell["knowledge"].get("labels")), "not recorded") for cell in cells)
+def _labels(cells: Sequence[Record]) -> str:
+    return spread(LABELS.get(str(cell.knowledge.labels), "not recorded") for cell in cells)
 
 
-def _start(cells: Sequence[Cell]) -> str:
-    return spread(describe_start(cell["w0"]) for cell in cells)
+def _start(cells: Sequence[Record]) -> str:
+    return spread(describe_start(cell.w0) for cell in cells)
 
 
 STARTS = {

@@ -35,7 +35,7 @@ DIED = "its process died, alone as well: out of memory, or a crash in native cod
 def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], notice: Notice = lambda _: None) -> str:
     """Run one cell into the folder and return its status; a cell that fails is recorded and fails alone."""
     if (done := run.result(cell.key)) is not None:
-        return str(done["status"])
+        return done.status
     run.sweep(cell.key)
     watches: list[CellWatch] = []
 
@@ -64,11 +64,11 @@ def work(run: Run, cell: Cell, places: Places, *, stopped: Callable[[], bool], n
         return fail(run, cell, told(error), notice=notice)
     watches[0].tell(
         "end",
-        status=outcome.record["status"],
-        iteration=outcome.record["iterations"],
+        status=outcome.record.status,
+        iteration=outcome.record.iterations,
         iterations=cell.attack.iterations,
     )
-    return str(outcome.record["status"])
+    return outcome.record.status
 
 
 def told(error: Exception) -> str:

@@ -9,7 +9,6 @@ RUN/result.json            everything, once all cells are done
 from __future__ import annotations
 
 import json
-import math
 import os
 import pickle
 import time
@@ -18,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from leakscope.cells.record import Record, plain
 from leakscope.cells.run import Outcome
 from leakscope.cells.spec import Cell
 from leakscope.errors import InputError, Problem
@@ -29,7 +28,6 @@ from leakscope.files import read_object, versions, write_json, writing
 from leakscope.verdict.levels import judge
 
 SCHEMA = 1
-DONE = ("finished", "stopped early")
 
 
 @dataclass(frozen=True)
@@ -92,30 +90,28 @@ class Run:
     def place(self, key: str) -> Path:
         return self.folder / "cells" / key
 
-    def result(self, key: str) -> dict[str, Any] | None:
+    def result(self, key: str) -> Record | None:
         """The record of a cell that is done, None where it has yet to run (again)."""
         record = self.ended(key)
-        return record if record is not None and record["status"] in DONE else None
+        return record if record is not None and record.done else None
 
-    def ended(self, key: str) -> dict[str, Any] | None:
+    def ended(self, key: str) -> Record | None:
         """The record of a cell that has ended in any way, failures and interrupted ones too."""
         path = self.place(key) / "cell.json"
-        if not path.exists():
-            return None
-        return read_object(path)
+        return Record.read(path) if path.exists() else None
 
     def refused(self, key: str) -> str | None:
         """Why the input of a cell was refused, None where it was not."""
-        record = self.ended(key) or {}
-        return str(record["error"]) if record.get("refused") else None
+        record = self.ended(key)
+        return record.error if record is not None and record.refused else None
 
     def record(self, key: str, outcome: Outcome) -> None:
         """Store a cell; the pictures first, so that a record is never without them."""
         place = self.place(key)
         with writing(place / "images.safetensors") as aside:
             save_file({name: image.contiguous() for name, image in outcome.images.items()}, aside)
-        write_json(place / "cell.json", _plain(outcome.record))
-        if outcome.record["status"] in DONE:
+        write_json(place / "cell.json", outcome.record.as_json())
+        if outcome.record.done:
             (place / "checkpoint.pt").unlink(missing_ok=True)
 
     def receive(self, key: str, files: Mapping[str, bytes]) -> None:
@@ -133,31 +129,7 @@ class Run:
 
     def record_failure(self, cell: Cell, error: str, *, refused: bool = False) -> None:
         """A cell that failed, alone: the others go on. `refused` is one whose input was at fault."""
-        write_json(
-            self.place(cell.key) / "cell.json",
-            {
-                "key": cell.key,
-                "dataset": cell.client.dataset,
-                "model": cell.client.model,
-                "attack": cell.attack.attack,
-                "defense": cell.defense,
-                "client": {
-                    "n": cell.client.n,
-                    "epochs": cell.client.epochs,
-                    "batch_size": cell.client.batch_size,
-                    "lr": cell.client.lr,
-                    "seed": cell.client.seed,
-                },
-                "knowledge": {"labels": cell.attack.labels, "normalisation": True, "auxiliary": cell.attack.auxiliary},
-                "iterations": 0,
-                "metrics": {},
-                "baseline": {},
-                "history": [],
-                "status": "failed",
-                "refused": refused,
-                "error": error,
-            },
-        )
+        write_json(self.place(cell.key) / "cell.json", Record.failed(cell, error, refused=refused).as_json())
 
     def save_checkpoint(self, key: str, state: dict[str, Any]) -> None:
         with writing(self.place(key) / "checkpoint.pt") as aside:
@@ -179,49 +151,32 @@ class Run:
         """Append one line of live progress to the cell that `fact["key"]` names."""
         place = self.place(str(fact["key"]))
         place.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"time": time.time(), "worker": os.getpid(), **_plain(dict(fact))})
+        line = json.dumps({"time": time.time(), "worker": os.getpid(), **plain(fact)})
         with (place / "events.jsonl").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
     def finish(self, cells: list[Cell], *, command: str) -> dict[str, Any]:
         """Write result.json from the cells that are there."""
-        records = []
-        for cell in cells:
-            path = self.place(cell.key) / "cell.json"
-            if path.exists():
-                records.append(read_object(path))
+        records = [record for cell in cells if (record := self.ended(cell.key)) is not None]
         verdict = judge(records)
         result = {
             "schema_version": SCHEMA,
             "command": command,
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "versions": versions(),
-            "cells": records,
+            "cells": [record.as_json() for record in records],
             "summary": {
                 "level": verdict.level,
                 "verdict": verdict.sentence,
                 "reasons": list(verdict.reasons),
                 "worst": verdict.worst_key,
                 "cells": len(cells),
-                "finished": sum(record["status"] in DONE for record in records),
-                "failed": sum(record["status"] == "failed" for record in records),
+                "finished": sum(record.done for record in records),
+                "failed": sum(record.status == "failed" for record in records),
             },
         }
-        write_json(self.folder / "result.json", _plain(result))
+        write_json(self.folder / "result.json", result)
         return result
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no NaN or infinity: null says that there is no number. Numbers of numpy and torch are numbers."""
-    if isinstance(value, np.generic | np.ndarray | torch.Tensor):
-        value = value.tolist()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value
 
 
 def _require_writable(folder: Path) -> None:

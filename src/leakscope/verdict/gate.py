@@ -5,14 +5,14 @@ The levels and their thresholds are those of `leakscope.verdict`; docs/gate.md t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leakscope.errors import InputError, Problem, refuse, unknown
-from leakscope.files import read_object
+from leakscope.cells.record import Record
+from leakscope.errors import InputError, Problem, unknown
 from leakscope.verdict.levels import LEVELS, find, judge, severity
+from leakscope.verdict.result import Result, Summary
 
 NEVER_RAN = "the audit was broken off before this cell: nothing is shown by it"
 
@@ -33,18 +33,17 @@ class Ruling:
     """What the level rests on, and what it does not."""
 
 
-def rule(result: Mapping[str, Any], *, max_level: str) -> Ruling:
+def rule(result: Result, *, max_level: str) -> Ruling:
     """Pass where the level is at most `max_level`; a run that shows nothing, or not all it planned, does not pass."""
     if max_level not in LEVELS:
         raise InputError(unknown("--max-level", max_level, LEVELS))
-    verdict, summary = judge(result["cells"]), result["summary"]
-    worst = next((find(cell) for cell in result["cells"] if cell.get("key") == verdict.worst_key), None)
+    verdict = judge(result.records)
+    worst = next((find(cell) for cell in result.records if cell.key == verdict.worst_key), None)
     facts: dict[str, Any] = {"limit": max_level, "notes": verdict.reasons}
-    if worst is not None and verdict.worst_key is not None:
+    if worst is not None:
         facts |= {"interval": worst.interval, "relative": worst.relative}
-    if missing := summary["cells"] - summary["finished"]:
-        reason = f"{missing} of {summary['cells']} cells did not finish: nothing is shown by them"
-        return Ruling(False, verdict.level, reason, **facts)
+    if lacking := _lacking(result):
+        return Ruling(False, verdict.level, lacking, **facts)
     if verdict.level == "unknown":
         return Ruling(False, verdict.level, f"{verdict.sentence} No evidence is not a pass", **facts)
     passed = severity(verdict.level) <= severity(max_level)
@@ -53,32 +52,26 @@ def rule(result: Mapping[str, Any], *, max_level: str) -> Ruling:
     return Ruling(passed, verdict.level, reason, **facts)
 
 
-def rule_cell(cell: Mapping[str, Any], *, max_level: str) -> Ruling:
+def rule_cell(cell: Record, *, max_level: str) -> Ruling:
     """The ruling on one cell alone."""
-    done = int(cell["status"] in ("finished", "stopped early"))
-    return rule({"cells": [cell], "summary": {"cells": 1, "finished": done}}, max_level=max_level)
+    return rule(Result((cell,), Summary(cells=1), cell.faults), max_level=max_level)
 
 
-def name_of(cell: Mapping[str, Any]) -> str:
-    """`nl-sme / none / seed 0`, with the round where there is one."""
-    turn = "" if cell.get("round") is None else f" / round {cell['round']}"
-    return f"{cell['attack']} / {cell['defense']} / seed {cell['client']['seed']}{turn}"
-
-
-def never_ran(result: Mapping[str, Any]) -> int:
-    """How many cells were planned that have left no record at all, not even of a failure."""
-    return max(0, int(result["summary"].get("cells", 0)) - len(result["cells"]))
-
-
-def read_result(run: Path) -> dict[str, Any]:
-    """result.json of a finished run folder."""
+def read_result(run: Path) -> Result:
+    """result.json of a run folder."""
     path = run / "result.json"
     if not path.is_file():
         raise InputError(Problem(f"{run} has no result.json", fix="give the --out of a finished audit"))
-    result = read_object(path)
-    refuse(
-        Problem(f"{path} is damaged: it has no {name}", fix="run the audit again")
-        for name in ("cells", "summary")
-        if name not in result
-    )
-    return result
+    return Result.read(path)
+
+
+def _lacking(result: Result) -> str:
+    """Why a run cannot be ruled on, whatever its cells show; empty where it can."""
+    if result.damage:
+        more = f", and {len(result.damage) - 1} more" if len(result.damage) > 1 else ""
+        return f"the result is damaged and shows nothing: {result.damage[0]}{more}"
+    if result.summary.cells is None:
+        return "the result does not tell how many cells were planned: what is missing cannot be known"
+    if missing := result.planned - result.finished:
+        return f"{missing} of {result.planned} cells did not finish: nothing is shown by them"
+    return ""

@@ -23,9 +23,11 @@ held-out images); a run that holds nothing else is `unknown`, never `none`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from leakscope.cells.record import Record
 
 Level = Literal["unknown", "none", "low", "medium", "high"]
 LEVELS: tuple[Level, ...] = ("none", "low", "medium", "high")
@@ -37,12 +39,9 @@ RELATIVE = {"low": 0.20, "medium": 0.40, "high": 0.60}
 NOTHING_SCORED = "Nothing could be scored, so this run says nothing about leakage."
 NOT_PRIVATE = "That no attack succeeded is not a proof of privacy."
 
-Cell = Mapping[str, Any]
-"""One entry of `cells` in result.json."""
-
 
 @dataclass(frozen=True)
-class Finding:
+class Shown:
     """What one cell shows."""
 
     key: str
@@ -72,7 +71,7 @@ class Verdict:
     worst_key: str | None
 
 
-def judge(cells: Sequence[Cell]) -> Verdict:
+def judge(cells: Sequence[Record]) -> Verdict:
     """The worst cell speaks for the run."""
     scored = [(find(cell), cell) for cell in cells if is_scored(cell)]
     caveats = _caveats(cells)
@@ -83,20 +82,20 @@ def judge(cells: Sequence[Cell]) -> Verdict:
     return Verdict(worst.level, _sentence(worst, cell), reasons, worst.key)
 
 
-def find(cell: Cell) -> Finding:
+def find(cell: Record) -> Shown:
     """Judge one scored cell."""
-    hits = per_image(cell, "identified")
-    n = len(hits) or len(per_image(cell, "psnr")) or int((cell.get("client") or {}).get("n") or 0)
+    hits = cell.each("identified")
+    n = len(hits) or len(cell.each("psnr")) or cell.client.n or 0
     identified = _count(cell, hits, n)
     interval = (0.0, 1.0) if identified is None else wilson(identified, n)
-    chance = number((cell.get("baseline") or {}).get("identified")) or 0.0
+    chance = cell.baseline.get("identified") or 0.0
     relative = max((score for score in _countable(cell, hits)), default=None)
     levels = (
         "none" if identified is None else _level_of_share(interval[0], chance),
         "none" if relative is None else _level_of_relative(relative),
     )
-    return Finding(
-        key=str(cell.get("key", "")),
+    return Shown(
+        key=cell.key,
         level=max(levels, key=severity),
         identified=identified,
         n=n,
@@ -106,16 +105,21 @@ def find(cell: Cell) -> Finding:
     )
 
 
-def is_scored(cell: Cell) -> bool:
+def is_scored(cell: Record) -> bool:
     """Whether a cell carries evidence: it did not fail, and truth and a guess were there to compare with."""
-    identified = number((cell.get("metrics") or {}).get("identified"))
+    identified = cell.metrics.get("identified")
     compared = identified is not None or any(score is not None for score in relative_scores(cell))
-    return cell.get("status") != "failed" and compared
+    return cell.status != "failed" and compared
 
 
-def worst_level(cells: Sequence[Cell]) -> Level:
+def level_of(cell: Record) -> Level:
+    """The level of a cell alone, `unknown` where it is not scored."""
+    return find(cell).level if is_scored(cell) else "unknown"
+
+
+def worst_level(cells: Sequence[Record]) -> Level:
     """The level of the worst scored cell, `unknown` where there is none."""
-    return max((find(cell).level for cell in cells if is_scored(cell)), key=severity, default="unknown")
+    return max(map(level_of, cells), key=severity, default="unknown")
 
 
 def severity(level: Level) -> int:
@@ -127,19 +131,13 @@ def severity(level: Level) -> int:
     return LEVELS.index(level) if level in LEVELS else -1
 
 
-def relative_scores(cell: Cell) -> list[float | None]:
+def relative_scores(cell: Record) -> Sequence[float | None]:
     """(s - b) / (1 - b) per image on SSIM, in the originals' order.
 
     As the metrics recorded it; from the SSIM of each image and the mean of the guess where they did not.
     """
-    recorded = per_image(cell, "relative_ssim")
-    guess = number((cell.get("baseline") or {}).get("ssim"))
-    return recorded or [_relative(score, guess) for score in per_image(cell, "ssim")]
-
-
-def per_image(cell: Cell, name: str) -> list[float | None]:
-    """One metric of every image; not-a-number and absent are both None."""
-    return [number(value) for value in (cell.get("per_image") or {}).get(name) or ()]
+    guess = cell.baseline.get("ssim")
+    return cell.each("relative_ssim") or [_relative(score, guess) for score in cell.each("ssim")]
 
 
 def number(value: object) -> float | None:
@@ -171,15 +169,15 @@ def _relative(score: float | None, guess: float | None) -> float | None:
     return (score - guess) / (1 - guess)
 
 
-def _count(cell: Cell, hits: Sequence[float | None], n: int) -> int | None:
+def _count(cell: Record, hits: Sequence[float | None], n: int) -> int | None:
     """How many images were identified: counted where the cell lists them, else from the share."""
     if hits:
         return sum(1 for hit in hits if hit is not None and hit >= 0.5)
-    share = number((cell.get("metrics") or {}).get("identified"))
-    return None if share is None else round(share * n)
+    share = cell.metrics.get("identified")
+    return None if share is None else round(min(1.0, max(0.0, share)) * n)
 
 
-def _countable(cell: Cell, hits: Sequence[float | None]) -> list[float]:
+def _countable(cell: Record, hits: Sequence[float | None]) -> list[float]:
     """Relative scores of the images that may set the level."""
     scores = relative_scores(cell)
     known = hits if len(hits) == len(scores) else [1.0] * len(scores)
@@ -197,8 +195,8 @@ def _level_of_relative(score: float) -> Level:
     return max((level for level in LEVELS if RELATIVE.get(level, -math.inf) <= score), key=severity)
 
 
-def _sentence(worst: Finding, cell: Cell) -> str:
-    attack, defense = cell.get("attack", "the attack"), cell.get("defense", "none")
+def _sentence(worst: Shown, cell: Record) -> str:
+    attack, defense = cell.attack or "the attack", cell.defense
     source = "an undefended update" if defense == "none" else f"an update defended by {defense}"
     if worst.level == "none":
         best = "" if worst.identified is None else f" (at best {_identified(worst)}, by {attack})"
@@ -211,12 +209,12 @@ def _sentence(worst: Finding, cell: Cell) -> str:
     )
 
 
-def _identified(worst: Finding) -> str:
+def _identified(worst: Shown) -> str:
     """`3 of 50, 95 % interval 2–16 %`."""
     return f"{worst.identified} of {worst.n}, 95 % interval {_percent(worst.interval)}"
 
 
-def _evidence(worst: Finding) -> tuple[str, ...]:
+def _evidence(worst: Shown) -> tuple[str, ...]:
     found = []
     if worst.identified is not None:
         share = f"identified {worst.identified} of {worst.n}"
@@ -226,12 +224,12 @@ def _evidence(worst: Finding) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _caveats(cells: Sequence[Cell]) -> tuple[str, ...]:
+def _caveats(cells: Sequence[Record]) -> tuple[str, ...]:
     """What the level does not rest on."""
-    failed = sum(cell.get("status") == "failed" for cell in cells)
-    blind = sum(cell.get("status") != "failed" and not is_scored(cell) for cell in cells)
-    cut = sum(cell.get("status") == "interrupted" for cell in cells)
-    warned = sum(bool((cell.get("notes") or {}).get("preflight")) for cell in cells)
+    failed = sum(cell.status == "failed" for cell in cells)
+    blind = sum(cell.status != "failed" and not is_scored(cell) for cell in cells)
+    cut = sum(cell.status == "interrupted" for cell in cells)
+    warned = sum(bool(cell.findings) for cell in cells)
     counted = (
         (failed, "failed and say nothing"),
         (blind, "could not be scored: the truth or other images to compare with are missing"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from leakscope.cells.record import Record
 from leakscope.files import versions, write_text
-from leakscope.verdict.gate import NEVER_RAN, name_of, never_ran, rule_cell
+from leakscope.verdict.gate import NEVER_RAN, rule_cell
 from leakscope.verdict.levels import NOT_PRIVATE
+from leakscope.verdict.result import Result
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULES = {
@@ -29,12 +31,12 @@ RULES = {
 }
 
 
-def write_sarif(path: Path, result: Mapping[str, Any], *, max_level: str) -> None:
+def write_sarif(path: Path, result: Result, *, max_level: str) -> None:
     """One result per cell, `fail` above the limit and `pass` within it; one more for each warning of a cell."""
     write_text(path, json.dumps(sarif(result, max_level=max_level), indent=1) + "\n")
 
 
-def sarif(result: Mapping[str, Any], *, max_level: str) -> dict[str, Any]:
+def sarif(result: Result, *, max_level: str) -> dict[str, Any]:
     """The document."""
     driver = {
         "name": "leakscope",
@@ -44,36 +46,36 @@ def sarif(result: Mapping[str, Any], *, max_level: str) -> dict[str, Any]:
             for name, (short, full) in RULES.items()
         ],
     }
-    entries = [entry for cell in result["cells"] for entry in _entries(cell, max_level)]
+    entries = [entry for cell in result.records for entry in _entries(cell, result.titles[cell.key], max_level)]
     broken_off = {"ruleId": "no-evidence", "kind": "fail", "level": "error", "message": {"text": NEVER_RAN}}
-    entries += [broken_off] * never_ran(result)
+    entries += [broken_off] * result.never_ran
     run = {"tool": {"driver": driver}, "results": entries, "properties": {"limit": max_level, "note": NOT_PRIVATE}}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _entries(cell: Mapping[str, Any], max_level: str) -> Iterator[dict[str, Any]]:
+def _entries(cell: Record, title: str, max_level: str) -> Iterator[dict[str, Any]]:
     ruling = rule_cell(cell, max_level=max_level)
     place = {"physicalLocation": {"artifactLocation": {"uri": _file(cell)}}}
     yield {
         "ruleId": "no-evidence" if ruling.level == "unknown" else "leakage",
         "kind": "pass" if ruling.passed else "fail",
         "level": "none" if ruling.passed else "error",
-        "message": {"text": f"{name_of(cell)}: {ruling.reason}"},
+        "message": {"text": f"{title}: {ruling.reason}"},
         "locations": [place],
-        "partialFingerprints": {"cell/v1": str(cell.get("key", ""))},
+        "partialFingerprints": {"cell/v1": cell.key},
         "properties": {"leakage": ruling.level, "interval": list(ruling.interval), "relative": ruling.relative},
     }
-    for note in (cell.get("notes") or {}).get("preflight") or ():
+    for finding in cell.findings:
         yield {
             "ruleId": "preflight",
             "kind": "fail",
             "level": "warning",
-            "message": {"text": f"{note['found']}. {note['fix']}"},
+            "message": {"text": f"{finding.problem.found}. {finding.problem.fix}"},
             "locations": [place],
         }
 
 
-def _file(cell: Mapping[str, Any]) -> str:
+def _file(cell: Record) -> str:
     """The file that a reader should open: that of the client where it is one of their own, else the result."""
-    source = str((cell.get("client") or {}).get("source") or "").rpartition(":")[0]
+    source = (cell.client.source or "").rpartition(":")[0]
     return source if source.endswith(".py") else "result.json"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from leakscope.report.gallery import Strip, strip, title_of
-from leakscope.report.reading import Run, by_severity
-from leakscope.verdict.levels import Cell, Level, find, is_scored, number
+from leakscope.cells.identity import differing, titles
+from leakscope.cells.record import Record
+from leakscope.report.gallery import Strip, strip
+from leakscope.report.reading import Reading, by_severity
+from leakscope.verdict.levels import Level, find, is_scored, level_of
 
 SHOWN = 5
 
@@ -38,29 +41,52 @@ class Pair:
         return self.right.psnr - self.left.psnr
 
 
-def pair(left: Run, right: Run) -> list[Pair]:
-    """The cells of both runs, matched by attack, defense, client and round; those that both have come first."""
-    ours, theirs = ({title_of(cell): cell for cell in run.cells} for run in (left, right))
-    titles = sorted({**ours, **theirs}, key=lambda title: not (title in ours and title in theirs))
-    return [Pair(title, _side(ours.get(title)), _side(theirs.get(title))) for title in titles]
+def pair(left: Reading, right: Reading) -> list[Pair]:
+    """The cells of both runs, matched by attack, defense and the update attacked; those that both have come first.
+
+    A fact that is the same for all such cells of either run may differ between the runs: it is the change. One that
+    tells cells of the same run apart has to agree.
+    """
+    ours, theirs = (_by_update(run.cells) for run in (left, right))
+    pairs = []
+    for update in dict.fromkeys((*ours, *theirs)):
+        sides = [ours.get(update, []), theirs.get(update, [])]
+        facts = {name for side in sides for name in differing([cell.identity for cell in side])}
+        alike = any(len({_only(cell, facts) for cell in side}) < len(side) for side in sides)
+        mine, other = ({cell.key if alike else _only(cell, facts): cell for cell in side} for side in sides)
+        pairs += [(mine.get(fact), other.get(fact)) for fact in dict.fromkeys((*mine, *other))]
+    shown = [cell for both in pairs if (cell := both[0] or both[1]) is not None]
+    names = titles([cell.identity for cell in shown])
+    found = [Pair(names[cell.key], *map(_side, both)) for cell, both in zip(shown, pairs, strict=True)]
+    return sorted(found, key=lambda one: one.left is None or one.right is None)
 
 
-def worst_strip(run: Run) -> Strip | None:
+def _by_update(cells: Sequence[Record]) -> dict[Hashable, list[Record]]:
+    found: dict[Hashable, list[Record]] = {}
+    for cell in cells:
+        found.setdefault((cell.attack, cell.defense, cell.identity.update), []).append(cell)
+    return found
+
+
+def _only(cell: Record, facts: set[str]) -> Hashable:
+    """The facts that have to agree."""
+    return tuple((name, value) for name, value in cell.identity.conditions.items() if name in facts)
+
+
+def worst_strip(run: Reading) -> Strip | None:
     """The most leaked images of the run's worst cell."""
     cells = by_severity(run.cells)
     return strip(run, cells[0], redact=False, most=SHOWN) if cells else None
 
 
-def _side(cell: Cell | None) -> Side | None:
+def _side(cell: Record | None) -> Side | None:
     if cell is None:
         return None
-    scored = is_scored(cell)
-    finding = find(cell)
-    psnr, guess = number(cell["metrics"].get("psnr")), number(cell["baseline"].get("psnr"))
+    shown = find(cell)
     return Side(
-        level=finding.level if scored else "unknown",
-        identified=f"{finding.identified} of {finding.n}" if scored and finding.identified is not None else "–",
-        psnr=psnr,
-        gain=psnr - guess if psnr is not None and guess is not None else None,
-        ssim=number(cell["metrics"].get("ssim")),
+        level=level_of(cell),
+        identified=f"{shown.identified} of {shown.n}" if is_scored(cell) and shown.identified is not None else "–",
+        psnr=cell.metrics.get("psnr"),
+        gain=cell.gain,
+        ssim=cell.metrics.get("ssim"),
     )

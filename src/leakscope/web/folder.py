@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from leakscope.errors import InputError, Problem
 from leakscope.report.page import readable_time, subject
-from leakscope.report.reading import ENDED, Run, read_run
+from leakscope.report.reading import Reading, read_run
 from leakscope.web.events import last_sign
 
 State = Literal["running", "finished", "stopped", "starting", "broken"]
@@ -49,7 +49,7 @@ class RunsFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
-        self._read: dict[str, tuple[tuple[float, ...], Run | InputError]] = {}
+        self._read: dict[str, tuple[tuple[float, ...], Reading | InputError]] = {}
 
     def names(self) -> list[str]:
         """The runs, the one that changed last first."""
@@ -78,7 +78,7 @@ class RunsFolder:
     def has(self, name: str) -> bool:
         return _looks_like_a_run(self.place(name))
 
-    def read(self, name: str) -> Run:
+    def read(self, name: str) -> Reading:
         """The run, read again only when its files have changed."""
         path = self.place(name)
         stamp = _stamp(path)
@@ -105,13 +105,13 @@ class RunsFolder:
             sentence=verdict.sentence if run.cells else "",
             subject=subject(run.cells or run.planned),
             created=readable_time(run.created),
-            done=sum(cell["status"] in ENDED for cell in run.cells),
+            done=sum(cell.ended for cell in run.cells),
             planned=max(len(run.planned), len(run.cells)),
             changed=_changed(run.path),
         )
 
 
-def state_of(run: Run, *, working: bool) -> State:
+def state_of(run: Reading, *, working: bool) -> State:
     """Whether a run goes on, has ended, or was left."""
     if working:
         return "running"
@@ -132,7 +132,7 @@ def _is_alive(process: int | None) -> bool:
     return True
 
 
-def _read_or_error(path: Path) -> Run | InputError:
+def _read_or_error(path: Path) -> Reading | InputError:
     try:
         return read_run(path)
     except InputError as error:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from leakscope.cells.record import ENDED, Record
 from leakscope.errors import InputError
-from leakscope.report.gallery import title_of
-from leakscope.report.reading import ENDED, Run
-from leakscope.verdict.levels import Cell, find, is_scored, number
+from leakscope.report.reading import Reading
+from leakscope.verdict.levels import level_of, number
 from leakscope.web.events import EventLog
 from leakscope.web.folder import RunsFolder
 
@@ -31,10 +31,10 @@ class Progress:
             run = self.folder.read(self.name)
         except InputError:
             return {HEAD: {**overview.as_data(), "left": None, "workers": 0, "share": 0.0}}
-        records = {cell["key"]: cell for cell in run.cells}
-        planned = [cell for cell in run.planned if cell["key"] not in records]
+        records = {cell.key: cell for cell in run.cells}
+        planned = [cell for cell in run.planned if cell.key not in records]
         running = overview.state == "running"
-        cells = {cell["key"]: self._cell(run, cell, records, running=running) for cell in (*run.cells, *planned)}
+        cells = {cell.key: self._cell(run, cell, records, running=running) for cell in (*run.cells, *planned)}
         head = {
             **overview.as_data(),
             "left": time_left(cells),
@@ -44,23 +44,23 @@ class Progress:
         head.pop("changed")
         return {HEAD: head, **cells}
 
-    def _cell(self, run: Run, cell: Cell, records: Mapping[str, Cell], *, running: bool) -> dict[str, Any]:
-        key = cell["key"]
+    def _cell(self, run: Reading, cell: Record, records: Mapping[str, Record], *, running: bool) -> dict[str, Any]:
+        key = cell.key
         log = self.logs.setdefault(key, EventLog(run.path / "cells" / key / "events.jsonl"))
         log.read()
         status = _status(records.get(key), log, running=running)
         latest = {
             name: number(log.latest.get(name)) for name in ("iteration", "iterations", "psnr", "l_sim", "objective")
         }
-        total = latest["iterations"] or number(cell.get("iterations"))
-        going = status == "running"
+        total = latest["iterations"] or cell.iterations or None
+        going, level = status == "running", level_of(cell)
         return {
             "key": key,
-            "title": title_of(cell),
+            "title": run.titles[key],
             "status": status,
-            "level": find(cell).level if key in records and is_scored(cell) else "",
-            "n": cell["client"].get("n"),
-            "error": cell["error"],
+            "level": level.replace("unknown", "") if key in records else "",
+            "n": cell.client.n,
+            "error": cell.error,
             **latest,
             "iterations": total,
             "worker": log.latest.get("worker") if going else None,
@@ -90,7 +90,7 @@ def share_done(cells: Mapping[str, Mapping[str, Any]]) -> float:
     return min(1.0, sum(shares) / len(shares)) if shares else 0.0
 
 
-def preview_version(run: Run, key: str) -> str | None:
+def preview_version(run: Reading, key: str) -> str | None:
     """A name that changes whenever the picture does."""
     try:
         return str((run.path / "cells" / key / "preview.png").stat().st_mtime_ns)
@@ -102,10 +102,10 @@ def _active(cells: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [cell for cell in cells.values() if cell["status"] == "running"]
 
 
-def _status(record: Cell | None, log: EventLog, *, running: bool) -> str:
+def _status(record: Record | None, log: EventLog, *, running: bool) -> str:
     """The record's own word where the cell has ended; else what its events say."""
-    if record is not None and (record["status"] in ENDED or not running):
-        return str(record["status"])
+    if record is not None and (record.ended or not running):
+        return record.status
     begun = bool(log.latest) and log.latest.get("event") not in ("end", "failed")
     if running:
         return "running" if begun else "waiting"
