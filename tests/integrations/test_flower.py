@@ -103,6 +103,7 @@ def test_the_first_mod_sees_what_leaves_and_the_last_what_was_trained(tmp_path):
     final = federate(client_app(mods), start)
     sent, trained = one(tmp_path, "*.sent.*"), one(tmp_path, "*.trained.*")
     assert sent.update.norm() > 2 * trained.update.norm()
+    assert (sent.tag, trained.tag) == ("sent", "trained")
     for name, value in final.arrays.to_torch_state_dict().items():
         assert torch.allclose(sent.update.w0[name] - sent.update.delta[name], value, atol=1e-6)
 

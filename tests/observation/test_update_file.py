@@ -57,8 +57,9 @@ def test_what_is_written_is_read(recorded, tmp_path):
 def test_the_guarantee_and_the_client_are_told_and_nothing_else_that_a_defense_noted(recorded, tmp_path):
     notes = {"dpsgd": {"accounted_epsilon": 3.5}, "censor": {"loss_before": 0.1}}
     path = tmp_path / "a.update.safetensors"
-    write_update(path, replace(recorded, update=replace(recorded.update, notes=notes), client="7"))
+    write_update(path, replace(recorded, update=replace(recorded.update, notes=notes), client="7", tag="sent"))
     again = read_update(path)
+    assert again.tag == "sent"
     assert again.update.notes == {"dpsgd": {"accounted_epsilon": 3.5}}
     assert again.client == "7"
 

@@ -6,8 +6,6 @@ import os
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from leakscope.cells.record import Record, plain
 from leakscope.cells.run import Outcome
@@ -129,13 +127,3 @@ def test_nothing_half_written_is_left_behind(tmp_path):
     write_json(tmp_path / "a" / "file.json", {"whole": True})
     assert json.loads((tmp_path / "a" / "file.json").read_text()) == {"whole": True}
     assert os.listdir(tmp_path / "a") == ["file.json"]  # noqa: PTH208 - hidden files count
-
-
-@given(
-    st.recursive(
-        st.floats() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-    )
-)
-def test_everything_stored_is_valid_json(value):
-    text = json.dumps(plain(value), allow_nan=False)
-    assert plain(json.loads(text)) == json.loads(text)

@@ -87,7 +87,7 @@ class Identity:
         parts = (
             "" if self.dataset == "recorded" else self.dataset,
             f"writer {self.writer}" if self.writer else "",
-            f"client {self.client}" if self.client else "",
+            f"client {self.client.removesuffix('.update.safetensors')}" if self.client else "",
             f"seed {self.seed}" if self.seed is not None and not self.client else "",
         )
         return " ".join(filter(None, parts))

@@ -167,7 +167,7 @@ def _attacked(request: Request, attack: str, settings: dict[str, Any]) -> tuple[
 
 def recorded_cells(request: Request, files: Sequence[Path], truth: Path | None) -> list[Cell]:
     """The cells of an update file, or of several rounds of one client attacked together."""
-    recorded = read_update(files[0])
+    recorded, *others = map(read_update, files)
     model = recorded_model(request.model, recorded.model)
     content = b"".join(path.read_bytes() for path in (*files, *([truth] if truth else [])))
     client = ClientSpec(
@@ -188,6 +188,7 @@ def recorded_cells(request: Request, files: Sequence[Path], truth: Path | None) 
         more_updates=tuple(map(str, files[1:])),
         round=recorded.round if len(files) == 1 else None,
         client=recorded.client,
+        tag=recorded.tag if all(other.tag == recorded.tag for other in others) else None,
     )
     return [
         Cell(

@@ -92,7 +92,7 @@ class ClientFacts(_Part):
     source: str | None = None
     """`client.py:client`, of a client of the auditor's own."""
     file: str | None = None
-    """The recorded update, by its name alone."""
+    """The name of the recorded update, where nothing else tells which it is."""
 
 
 class Granted(_Part):
@@ -277,12 +277,11 @@ class Record(_Part):
             return cls.model_validate({}).model_copy(update={"faults": (f"{place} is no object",)})
         fields = plain({name: value for name, value in given.items() if name != "faults"}, place, faults)
         faults += [f"{place}.{name} is missing" for name in PARTS if name not in fields]
-        for name in [name for name, value in fields.items() if value is None and name not in OPTIONAL]:
-            del fields[name]
-        record = fitted(cls, fields, place, faults)
-        if not SAFE_KEY.fullmatch(record.key) and "key" in fields:
+        fields = {name: value for name, value in fields.items() if value is not None or name in OPTIONAL}
+        if isinstance(key := fields.get("key"), str) and not SAFE_KEY.fullmatch(key):
             faults.append(f"{place}.key is not the name of a cell")
-            record = record.model_copy(update={"key": ""})
+            del fields["key"]
+        record = fitted(cls, fields, place, faults)
         return record.model_copy(update={"faults": tuple(faults)})
 
     @classmethod
@@ -315,7 +314,7 @@ class Record(_Part):
             **{name: getattr(client, name) for name in CLIENT},
             key=self.key,
             combined=self.combined,
-            client=client.id or (client.file if self.round is None else None),
+            client=client.id or client.file,
             settings=tuple(sorted(self.settings.items())),
             labels=self.knowledge.labels,
             auxiliary=self.knowledge.auxiliary,
@@ -425,7 +424,7 @@ def _reach(fields: Any, location: Location) -> Location:
     """As much of an error's location as is in the data: unions add words of their own."""
     reached: list[str | int] = []
     for step in location:
-        inside = step in fields if isinstance(fields, dict) else isinstance(fields, list) and isinstance(step, int)
+        inside = step in fields if isinstance(fields, dict) else isinstance(fields, list) and step in range(len(fields))
         if not inside:
             break
         fields = fields[step]
@@ -454,9 +453,9 @@ def _spelled(location: Location) -> str:
 def _asked(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What a record tells of its cell whatever came of it, from the cell's facts in flat form."""
     more, file, usual = facts.get("more_updates"), facts.get("update_file"), Record.model_fields
-    who = {name: facts.get(fact) for name, fact in WHO.items()} | {
-        "file": Path(file).name if isinstance(file, str) else None
-    }
+    who = {name: facts.get(fact) for name, fact in WHO.items()}
+    if isinstance(file, str) and facts.get("client") is None and facts.get("round") is None:
+        who["file"] = Path(file).name
     return {
         **{name: facts[name] for name in ASKED_ALWAYS if name in facts},
         **{name: facts[name] for name in ASKED_SELDOM if facts.get(name, usual[name].default) != usual[name].default},

@@ -81,6 +81,7 @@ class Exchange:
     """Of the file."""
     round: int | None
     client: str
+    tag: str | None = None
     settings: tuple[Settings, ...]
     """Where conventional names are looked up: the message's configuration, then that of the run."""
     seen: Seen = field(default_factory=Seen)
@@ -135,6 +136,7 @@ class LeakageRecorder:
             name=".".join(filter(None, (f"client-{client}", when, self.tag))),
             round=round_,
             client=client,
+            tag=self.tag or None,
             settings=(*message.content.config_records.values(), context.run_config),
             seen=seen,
         )
@@ -240,7 +242,13 @@ def record(plan: Plan, exchange: Exchange, private: Private | None = None) -> No
     path = plan.out / f"{exchange.name}.update.safetensors"
     producer = f"flower {version('flwr')}"
     content = as_recorded(
-        update, facts, producer=producer, round_=exchange.round, client=exchange.client, private=private
+        update,
+        facts,
+        producer=producer,
+        round_=exchange.round,
+        client=exchange.client,
+        tag=exchange.tag,
+        private=private,
     )
     write(path, content, private)
     log.info("leakscope: recorded %s", path)

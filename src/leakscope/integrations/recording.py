@@ -75,6 +75,7 @@ def as_recorded(
     producer: str,
     round_: int | None = None,
     client: str | None = None,
+    tag: str | None = None,
     private: Private | None = None,
 ) -> RecordedUpdate:
     """The content of the file; the labels of `private` are told in ascending order, as `simulate` does."""
@@ -93,6 +94,7 @@ def as_recorded(
         loss=facts.loss or "cross_entropy",
         round=round_,
         client=client,
+        tag=tag,
     )
 
 

@@ -47,6 +47,8 @@ class RecordedUpdate:
     round: int | None = None
     client: str | None = None
     """Which client it was, in the producer's own words: a partition, a node, a seed."""
+    tag: str | None = None
+    """What tells it from other updates of the same client and round: `sent`, `trained`."""
 
 
 def write_update(path: Path, recorded: RecordedUpdate) -> None:
@@ -69,6 +71,7 @@ def write_update(path: Path, recorded: RecordedUpdate) -> None:
         "producer": recorded.producer,
         "round": recorded.round,
         "client": recorded.client,
+        **({"tag": recorded.tag} if recorded.tag else {}),
         "notes": {name: update.notes[name] for name in PUBLIC_NOTES if name in update.notes},
     }
     with writing(path) as aside:
@@ -114,6 +117,7 @@ def read_update(path: Path) -> RecordedUpdate:
         loss=header.loss,
         round=header.round,
         client=header.client,
+        tag=header.tag,
     )
 
 
@@ -247,6 +251,7 @@ class _Header(_Strict):
     producer: str = Field("unknown", description="as text")
     round: Annotated[int, Field(ge=0)] | None = Field(None, description="a whole number from 0")
     client: str | None = Field(None, description="as text, or a whole number")
+    tag: str | None = Field(None, description="as text, e.g. sent or trained")
     notes: dict[str, Any] = Field({}, description="an object, {} for none")
 
     @field_validator("client", mode="before")
