@@ -66,7 +66,7 @@ class BasicBlock(nn.Module):
         return result
 
 
-def resnet8(shape: tuple[int, int, int], classes: int) -> nn.Module:
+def resnet8(shape: tuple[int, int, int], classes: int, *, hidden: int = 1000) -> nn.Module:
     """Three basic blocks of 32, 64 and 128 channels with batch norm, then two linear layers."""
     side = [math.ceil(math.ceil(size / 2) / 2) // 2 + 1 for size in shape[1:]]
     return nn.Sequential(
@@ -78,7 +78,7 @@ def resnet8(shape: tuple[int, int, int], classes: int) -> nn.Module:
         BasicBlock(64, 128, 2),
         nn.AvgPool2d(2, 2, padding=1),
         nn.Flatten(),
-        nn.Linear(128 * side[0] * side[1], 1000),
+        nn.Linear(128 * side[0] * side[1], hidden),
         nn.ReLU(),
-        nn.Linear(1000, classes),
+        nn.Linear(hidden, classes),
     )
