@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,36 +12,8 @@ from leakscope.cells.request import Request
 from leakscope.errors import InputError
 from leakscope.plugins import REGISTRIES, load_plugins, plugins_fingerprint
 from leakscope.runs.executors import choose_executor
+from own_code import PLUGIN as CODE
 
-CODE = """
-from dataclasses import dataclass, replace
-
-from leakscope.attacks import ATTACKS, AttackInfo
-from leakscope.attacks.engine import Attack
-from leakscope.defenses import DEFENSES
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shrink:
-    "Multiply the whole update."
-
-    factor: float = 0.5
-
-    def check(self, victim, training):
-        pass
-
-    def __call__(self, update, *, client, seed):
-        return replace(update, delta={name: self.factor * value for name, value in update.delta.items()})
-
-
-def plain() -> Attack:
-    "SME with the usual parts."
-    return Attack(name="plain")
-
-
-DEFENSES["shrink"] = Shrink
-ATTACKS["plain"] = AttackInfo(plain, "nobody", "w0, update, labels", "1x")
-"""
 TINY = {"model": "cnn-mnist", "n": 2, "epochs": 1, "iterations": 2}
 
 
@@ -63,22 +31,6 @@ def plugin(tmp_path: Path) -> Path:
     path = tmp_path / "mine.py"
     path.write_text(CODE)
     return path
-
-
-def test_attacks_and_defenses_of_a_plugin_reach_the_worker_processes(plugin: Path) -> None:
-    arguments = ("--attack", "plain", "--attack", "sme", "--defense", "shrink:factor=0.25", "--plugin", "mine.py")
-    tiny = ("--model", "cnn-mnist", "--n", "2", "--epochs", "1", "--iterations", "2", "--workers", "2")
-    command = [sys.executable, "-m", "leakscope", "audit", *arguments, *tiny, "--out", "run", "--json"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=plugin.parent, env=environment, check=False, timeout=250
-    )
-    assert done.returncode == 0, done.stderr
-    cells = json.loads(done.stdout)["cells"]
-    assert [(cell["attack"], cell["defense"], cell["status"]) for cell in cells] == [
-        ("plain", "shrink:factor=0.25", "finished"),
-        ("sme", "shrink:factor=0.25", "finished"),
-    ]
 
 
 def test_the_key_follows_the_code_of_a_plugin_and_not_its_place(plugin: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import command_line
 import leakscope
 from judged import cell
 from leakscope.report import advice, wording
@@ -105,8 +103,7 @@ def test_the_gate_writes_what_it_is_asked_for(tmp_path: Path) -> None:
     result = json.loads((run / "result.json").read_text())
     result["summary"] |= {"cells": len(result["cells"]), "finished": len(result["cells"])}
     (run / "result.json").write_text(json.dumps(result))
-    command = [sys.executable, "-m", "leakscope", "gate", str(run), "--json", "--sarif", str(tmp_path / "a.sarif")]
-    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    said = command_line.leakscope("gate", run, "--json", "--sarif", tmp_path / "a.sarif")
     ruling = json.loads(said.stdout)
     assert said.returncode == int(not ruling["passed"])
     assert {"passed", "level", "reason", "limit", "interval", "relative", "notes"} == ruling.keys()
@@ -122,30 +119,6 @@ def test_assert_no_leak_passes_within_and_fails_above_the_level(tmp_path: Path) 
         leakscope.assert_no_leak(own(candidates=None), level="high", out=tmp_path / "run", **quick)
     assert leak.value.report.is_file()
     assert "No evidence is not a pass" in str(leak.value)
-
-
-SUITE = """
-from own_clients import own
-
-def test_fixture(assert_no_leak):
-    quick = {"attack": "sme", "budget": None, "iterations": 2}
-    assert_no_leak(own(), level="high", **quick)
-
-def test_import():
-    from leakscope.integrations.pytest_plugin import assert_no_leak
-    import leakscope
-    assert assert_no_leak is leakscope.assert_no_leak
-"""
-
-
-def test_the_plugin_gives_every_suite_the_fixture(tmp_path: Path) -> None:
-    (tmp_path / "test_leaks.py").write_text(SUITE)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-m", "pytest", "-q", str(tmp_path)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False, timeout=200
-    )
-    assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_advice_and_words_of_a_harmless_run_promise_nothing() -> None:

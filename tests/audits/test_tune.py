@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from leakscope.cells.request import Request
 from leakscope.errors import InputError
 from leakscope.runs.local import run_here
 
-TINY = Request(n=1, epochs=1, iterations=2, history=2)
+TINY = Request(model="cnn-mnist", n=1, epochs=1, iterations=2, history=2)
 
 
 def study(**changes: object) -> Study:
@@ -104,7 +105,7 @@ def test_a_default_outside_the_search_is_not_proposed():
         {"tune_on": ("2",), "report_on": ("1",)},
         {"metric": "ssim"},
         {"ranges": (Range.parse("lambda_p=1e-3:1e-1:log"), Range.parse("schedule=paper|constant"))},
-        {"request": Request(n=2, epochs=1, iterations=2, history=2)},
+        {"request": replace(TINY, n=2)},
     ],
 )
 def test_a_folder_holds_one_study(undisturbed, changes):

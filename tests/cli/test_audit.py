@@ -1,13 +1,18 @@
-"""The table that `leakscope audit` ends with."""
+"""`leakscope audit`: code of one's own in worker processes, and the table that it ends with."""
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+import own_code
+from command_line import leakscope
 from leakscope.audits.audit import AuditResult
+from leakscope.cli.audit import table_of
 
 
 def cell(**changed: Any) -> dict[str, Any]:
@@ -26,8 +31,6 @@ def cell(**changed: Any) -> dict[str, Any]:
 
 
 def printed(*cells: dict[str, Any], width: int = 80) -> list[str]:
-    from leakscope.cli.audit import table_of
-
     console = Console(width=width)
     with console.capture() as captured:
         console.print(table_of(AuditResult(Path("run"), {"cells": list(cells)})))
@@ -59,3 +62,24 @@ def test_a_long_defense_is_wrapped_and_never_cut():
     start = lines[1].index("defense")
     end = lines[2].index("38.59")
     assert "".join(line[start:end].strip() for line in lines[2:]) == defense
+
+
+def test_a_client_an_attack_and_a_defense_of_one_s_own_reach_the_worker_processes(tmp_path: Path) -> None:
+    for name, code in {"client": own_code.CLIENT, "beside": own_code.BESIDE, "mine": own_code.PLUGIN}.items():
+        (tmp_path / f"{name}.py").write_text(code)
+    mine = ("--plugin", "mine.py", "--attack", "plain", "--attack", "sme", "--defense", "shrink:factor=0.25")
+    options = ("--iterations", "3", "--workers", "2", "--out", "run", "--json")
+    done = leakscope("audit", "client.py:client", *mine, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cells = json.loads(done.stdout)["cells"]
+    assert [(cell["attack"], cell["defense"], cell["status"]) for cell in cells] == [
+        ("plain", "shrink:factor=0.25", "finished"),
+        ("sme", "shrink:factor=0.25", "finished"),
+    ]
+    assert cells[0]["client"]["source"] == "client.py:client"
+    assert cells[0]["metrics"]["identified"] is not None
+    workers = {
+        json.loads(line)["worker"] for path in tmp_path.rglob("events.jsonl") for line in path.read_text().splitlines()
+    }
+    assert workers
+    assert os.getpid() not in workers

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,20 +19,6 @@ from leakscope.types import Normalisation
 from own_clients import Tied, normed, own
 
 QUICK = {"iterations": 3, "history": 1, "attacks": ["sme"]}
-CODE = """
-import torch
-from torch import nn
-from leakscope import LocalClient, LocalTraining
-from beside import CLASSES
-
-def net():
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, CLASSES))
-
-draw = torch.Generator().manual_seed(0)
-images, others = torch.rand(4, 1, 8, 8, generator=draw), torch.rand(9, 1, 8, 8, generator=draw)
-client = LocalClient(model=net, images=images, labels=torch.tensor([0, 1, 2, 0]), classes=CLASSES, candidates=others,
-                     training=LocalTraining(epochs=1, batch_size=2, lr=0.1))
-"""
 
 
 def scene_of(client: LocalClient):
@@ -185,25 +167,6 @@ def test_load_client_says_what_it_found(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=words):
             load_client(reference)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    (tmp_path / "client.py").write_text(CODE)
-    (tmp_path / "beside.py").write_text("CLASSES = 3\n")
-    return tmp_path
-
-
-def test_audit_of_a_file_in_worker_processes(file: Path) -> None:
-    options = ("--attack", "sme", "--attack", "ig", "--iterations", "3", "--workers", "2", "--out", "run", "--json")
-    command = [sys.executable, "-m", "leakscope", "audit", "client.py:client", *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=file, env=environment, check=False, timeout=250)
-    assert done.returncode == 0, done.stderr
-    cells = json.loads(done.stdout)["cells"]
-    assert [cell["status"] for cell in cells] == ["finished", "finished"]
-    assert cells[0]["client"]["source"] == "client.py:client"
-    assert cells[0]["metrics"]["identified"] is not None
 
 
 def test_no_images_and_a_single_class_are_explained() -> None:

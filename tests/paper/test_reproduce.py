@@ -127,10 +127,14 @@ def test_without_the_data_cells_are_null_with_the_reason(tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_killed_three_times_it_ends_with_the_same_numbers(undisturbed, root, tmp_path):
+@pytest.mark.parametrize(
+    "killed", [("1",), pytest.param(("2", "1", "1"), marks=pytest.mark.long)], ids=["once", "three times"]
+)
+def test_killed_it_ends_with_the_same_numbers(undisturbed, root, tmp_path, killed):
+    """With one worker or two, at any moment."""
     _, whole = undisturbed
     out, seen = tmp_path / "run", set()
-    for workers in ("2", "1", "1"):
+    for workers in killed:
         process = subprocess.Popen(
             command(root, out, "--quick", "--workers", workers),
             stdout=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from leakscope.runs.store import Run
 def test_a_cell_that_kills_its_process_fails_alone(tmp_path, monkeypatch):
     (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    (good,) = Request(n=1, epochs=1, attacks=("sme",), iterations=2).cells()
+    (good,) = Request(model="cnn-mnist", n=1, epochs=1, attacks=("sme",), iterations=2).cells()
     deadly = good.but(model="deadly:model")
     run = Run.open(tmp_path / "run", [deadly, good], command="test")
     told = []

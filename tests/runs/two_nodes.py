@@ -30,7 +30,7 @@ NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "memory": 4 << 30, "objec
 def main() -> None:
     cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     second = cluster.add_node(**NODE)
-    request = Request(n=2, epochs=1, attacks=["sme"], iterations=12, history=6, clients=3)
+    request = Request(model="cnn-mnist", n=2, epochs=1, attacks=["sme"], iterations=12, history=6, clients=3)
     cells = request.cells()
     deadly = cells[0].but(model="deadly:model")
     at_work: set[str] = set()

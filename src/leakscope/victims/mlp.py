@@ -12,7 +12,7 @@ def mlp(shape: tuple[int, int, int], classes: int, *, width: int = 1000) -> nn.M
     return nn.Sequential(*mlp_tiny(shape, classes, width=width), nn.ReLU())
 
 
-def mlp_tiny(shape: tuple[int, int, int], classes: int, *, width: int = 1024) -> nn.Module:
+def mlp_tiny(shape: tuple[int, int, int], classes: int, *, width: int = 1024) -> nn.Sequential:
     """Three layers with 1024 hidden neurons, for Tiny-ImageNet (paper, section 5.1)."""
     return nn.Sequential(
         nn.Flatten(),
