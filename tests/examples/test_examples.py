@@ -81,6 +81,7 @@ def test_flower(run, tmp_path):
     assert all(cell["metrics"]["identified"] is not None for cell in cells)
 
 
+@pytest.mark.long
 def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
