@@ -44,6 +44,10 @@ test-all: lint
 coverage: $(VENV)/.full
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long" --cov=leakscope --cov-report=term:skip-covered
 
+# What `leakscope list` shows, from the registries; a test says when it is stale.
+catalogue: $(VENV)/.core
+	$(BIN)/python -m leakscope.cli.catalogue
+
 bench: $(VENV)/.full
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/quality.py
