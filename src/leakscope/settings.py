@@ -114,7 +114,8 @@ class Declared:
             return (os.fspath(value),) if isinstance(value, str | os.PathLike) else tuple(value)
         if self.kind is Path and isinstance(value, str | os.PathLike):
             return Path(value)
-        return float(value) if self.kind is float and isinstance(value, int) else value
+        small = isinstance(value, int) and abs(value) < 2**53  # a larger one is out of any bounds, and maybe of a float
+        return float(value) if self.kind is float and small else value
 
     def problems(self, value: Any) -> Iterator[Problem]:
         """What is wrong with a value, in the words of the command line."""
@@ -156,18 +157,16 @@ def _declared(cls: Any) -> Mapping[str, Declared]:
     found = {}
     for field in dataclasses.fields(cls):
         owners = [owner for owner in cls.__mro__ if field.name in inspect.get_annotations(owner)]
-        if any(owner.__annotations__[field.name].startswith("Annotated[") for owner in owners):
-            first, *_ = hints = [eval(owner.__annotations__[field.name], _names(owner)) for owner in owners]
+        said = [owner.__annotations__[field.name] for owner in owners]
+        if any(str(one).removeprefix("typing.").startswith("Annotated[") for one in said):
+            names = [vars(sys.modules[owner.__module__]) for owner in owners]
+            hints = [eval(one, known) if isinstance(one, str) else one for one, known in zip(said, names, strict=True)]
+            first = hints[0]
             annotated = next(hint for hint in hints if typing.get_origin(hint) is Annotated)
             option = next(one for one in annotated.__metadata__ if isinstance(one, Option))
             hint = first.__origin__ if typing.get_origin(first) is Annotated else first
             found[field.name] = Declared(field.name, hint, field.default, option)
     return found
-
-
-def _names(owner: type) -> dict[str, Any]:
-    """What the annotations of a class are written in: the names of its module."""
-    return vars(sys.modules[owner.__module__])
 
 
 def problems_of(settings: Any, *, but: Collection[str] = ()) -> Iterator[Problem]:

@@ -24,15 +24,14 @@ Json = Annotated[
 ]
 
 
-def option(name: str) -> Any:
-    """A shared option for a verb that declares its parameters itself."""
-    one = OPTIONS[name]
+def option(one: Declared) -> Any:
+    """The same option as typer shows it."""
     return typer.Option(one.flag, help=one.option.help.replace("[", "\\["), rich_help_panel=one.option.panel)
 
 
-DataRoot = Annotated[Path | None, option("data_root")]
-Plugins = Annotated[list[str] | None, option("plugins")]
-Device = Annotated[str, option("device")]
+DataRoot = Annotated[Path | None, option(OPTIONS["data_root"])]
+Plugins = Annotated[list[str] | None, option(OPTIONS["plugins"])]
+Device = Annotated[str, option(OPTIONS["device"])]
 
 
 def parameter(one: Declared, default: Any = None) -> inspect.Parameter:
@@ -43,7 +42,7 @@ def parameter(one: Declared, default: Any = None) -> inspect.Parameter:
     return inspect.Parameter(
         one.name,
         inspect.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[kind, option(one.name)],
+        annotation=Annotated[kind, option(one)],
         default=None if one.kind is list else usual,
     )
 

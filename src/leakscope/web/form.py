@@ -16,6 +16,7 @@ from leakscope.settings import Declared, declared
 from leakscope.victims import MODELS
 from leakscope.web.folder import NAME
 
+OPTIONS = declared(Request)
 SUGGESTED_DEFENSES = (
     "none",
     "clip:bound=4",
@@ -31,14 +32,10 @@ SAFE_TEXT = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_:=.,+eE")
 class Number:
     """A field for a number: what the dashboard proposes, and the most that it takes on."""
 
-    name: str
+    declared: Declared
     default: int | float | None
     most: float
     help: str
-
-    @property
-    def declared(self) -> Declared:
-        return declared(Request)[self.name]
 
     @property
     def label(self) -> str:
@@ -75,24 +72,24 @@ class Number:
 
 
 NUMBERS = {
-    number.name: number
+    number.declared.name: number
     for number in (
-        Number("n", 20, 1000, "the fewer, the more leaks"),
-        Number("epochs", 5, 1000, "before the update is sent"),
-        Number("batch_size", None, 1000, "empty: 10, or all where there are fewer"),
-        Number("lr", 0.004, 100, "of the client"),
-        Number("iterations", 500, 100_000, "of the attack; more find more"),
-        Number("clients", 1, 100, "each with its own images and seed"),
-        Number("seed", 0, 2**31, "the same seed gives the same client"),
-        Number("workers", 1, float(os.cpu_count() or 1), "cells attacked at the same time"),
+        Number(OPTIONS["n"], 20, 1000, "the fewer, the more leaks"),
+        Number(OPTIONS["epochs"], 5, 1000, "before the update is sent"),
+        Number(OPTIONS["batch_size"], None, 1000, "empty: 10, or all where there are fewer"),
+        Number(OPTIONS["lr"], 0.004, 100, "of the client"),
+        Number(OPTIONS["iterations"], 500, 100_000, "of the attack; more find more"),
+        Number(OPTIONS["clients"], 1, 100, "each with its own images and seed"),
+        Number(OPTIONS["seed"], 0, 2**31, "the same seed gives the same client"),
+        Number(OPTIONS["workers"], 1, float(os.cpu_count() or 1), "cells attacked at the same time"),
     )
 }
 CHOICES: dict[str, Sequence[str]] = {
     "dataset": tuple(name for name in DATASETS if ":" not in name and name != "folder"),
     "model": ("", *MODELS),
-    **{name: declared(Request)[name].choices for name in ("labels", "mode")},
+    **{name: OPTIONS[name].choices for name in ("labels", "mode")},
 }
-DEFAULTS: dict[str, str] = {name: declared(Request)[name].default or "" for name in CHOICES}
+DEFAULTS: dict[str, str] = {name: OPTIONS[name].default or "" for name in CHOICES}
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ class Form:
     def options(self) -> list[str]:
         """The options of `leakscope audit`, without --out."""
         pairs = [
-            (declared(Request)[name].flag, str(one))
+            (OPTIONS[name].flag, str(one))
             for name, value in self.given.items()
             for one in (value if isinstance(value, tuple) else (value,))
         ]
