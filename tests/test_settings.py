@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import leakscope
 from leakscope.cells.request import Request
@@ -35,10 +37,15 @@ def test_a_new_option_is_on_the_command_line_in_python_in_the_form_and_in_the_re
     from leakscope.web.form import Number
 
     one = declared(Asked)["patience"]
-    shown = parameter(one)
-    (typed,) = shown.annotation.__metadata__
-    assert (typed.param_decls, typed.help, typed.rich_help_panel) == (("--patience",), one.option.help, ATTACK)
-    assert shown.default == 3
+
+    def verb(**values: object) -> None:
+        print(values)
+
+    verb.__signature__ = inspect.Signature([parameter(one)])  # type: ignore[attr-defined]
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(verb)
+    assert "looks without progress" in CliRunner().invoke(app, ["--help"]).output
+    assert CliRunner().invoke(app, ["--patience", "4"]).output == "{'patience': 4}\n"
 
     @asking(Asked)
     def ask(asked: Asked) -> int:
