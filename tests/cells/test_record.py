@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ FIELDS = [
 
 def cell(**changes: Any) -> Cell:
     facts = {"dataset": "photos", "data_fingerprint": "f", "model": "cnn-cifar", "attack": "sme"}
-    return Cell(**{**facts, "n": 4, "epochs": 1, "batch_size": 2, "lr": 0.1, **changes})
+    return Cell.read({**facts, "n": 4, "epochs": 1, "batch_size": 2, "lr": 0.1, **changes})
 
 
 def old(name: str) -> dict[str, Any]:
@@ -78,9 +79,8 @@ def test_a_failed_cell_tells_which_it_was() -> None:
     record = Record.failed(asked, "no", refused=True)
     assert (record.status, record.refused, record.error) == ("failed", True, "no")
     assert old("failed").keys() <= record.as_json().keys()
-    assert record.identity == Record.planned({"key": asked.key, **asked.model_dump()}).identity.__class__(
-        **{**vars(asked.identity), "iterations": 0}
-    )
+    assert record.identity == replace(asked.identity, iterations=0)
+    assert Record.planned({"key": asked.key, **asked.flat()}).identity == asked.identity
 
 
 def test_a_row_of_results_is_a_record() -> None:
@@ -89,7 +89,7 @@ def test_a_row_of_results_is_a_record() -> None:
 
 
 def test_the_flat_cells_of_a_plan_have_a_client() -> None:
-    record = Record.planned({"key": "a", **cell(seed=2).model_dump()})
+    record = Record.planned({"key": "a", **cell(seed=2).flat()})
     assert record.faults == ()
     assert (record.client.n, record.client.seed, record.title) == (4, 2, "sme · undefended · photos seed 2")
 
@@ -199,8 +199,9 @@ def test_notes_of_another_shape_are_passed_over() -> None:
     ("one", "other"),
     [
         ({"writer": "40"}, {"writer": "42"}),
-        ({"client": "a", "round": 1, "tag": "sent"}, {"client": "a", "round": 1, "tag": "trained"}),
-        ({"round": 1}, {"round": 2}),
+        ({"update_file": "x", "round": 1, "tag": "sent"}, {"update_file": "x", "round": 1, "tag": "trained"}),
+        ({"update_file": "x", "round": 1}, {"update_file": "x", "round": 2}),
+        ({"update_file": "x", "client": "a"}, {"update_file": "x", "client": "b"}),
         ({"update_file": "x/a", "data_fingerprint": "1"}, {"update_file": "x/b", "data_fingerprint": "2"}),
         ({"settings": {"lr": 0.5}}, {"settings": {"lr": 0.25}}),
         ({"n": 4}, {"n": 5}),

@@ -54,3 +54,13 @@ def test_clean_leaves_out_what_has_no_place() -> None:
     assert clean(points, log=True) == ((0.0, 1.0),)
     assert clean(points, log=False) == ((0.0, 1.0), (2.0, 0.0), (3.0, -1.0))
     assert math.isfinite(Axis(1, 1.1, 0, 1).place(1.05))
+
+
+@pytest.mark.parametrize("value", [1e99, -1e99, 5e-324, 0.0, 1e16])
+@pytest.mark.parametrize("log", [False, True])
+def test_a_single_point_of_any_size_is_drawn(value: float, log: bool) -> None:
+    points = clean([(abs(value), value)], log=log)
+    if points:
+        text = draw(Chart("title", "x", (Series("a", points),), log=log))
+        assert "nan" not in text
+        assert "inf" not in text

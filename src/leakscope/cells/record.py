@@ -457,6 +457,7 @@ def _asked(facts: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(file, str) and facts.get("client") is None and facts.get("round") is None:
         who["file"] = Path(file).name
     return {
+        "round": None,
         **{name: facts[name] for name in ASKED_ALWAYS if name in facts},
         **{name: facts[name] for name in ASKED_SELDOM if facts.get(name, usual[name].default) != usual[name].default},
         "combined": 1 + (len(more) if isinstance(more, list | tuple) else 0),

@@ -47,7 +47,7 @@ class Axis:
 
     def place(self, value: float) -> float:
         low, high, value = (math.log10(v) if self.log else v for v in (self.low, self.high, value))
-        return self.start + (value - low) / (high - low) * (self.end - self.start)
+        return self.start + (value - low) / ((high - low) or 1.0) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
         return log_ticks(self.low, self.high) if self.log else nice_ticks(self.low, self.high)
@@ -86,6 +86,8 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
     >>> nice_ticks(3, 27)
     [5, 10, 15, 20, 25]
     """
+    if low == high:  # so large that nothing can be added to it
+        return [low]
     raw = (high - low) / count
     power = 10 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.999)

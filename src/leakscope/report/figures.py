@@ -154,7 +154,7 @@ def tradeoff(run: Reading) -> Figure:
         panel.errorbar(
             100 * (row.accuracy or 0.0),
             100 * share,
-            yerr=[[100 * (share - low)], [100 * (high - share)]],
+            yerr=[[100 * max(0.0, share - low)], [100 * max(0.0, high - share)]],
             fmt=MARKERS[place % len(MARKERS)],
             color=colour,
             label=name,
