@@ -1,15 +1,18 @@
-"""Attacks and defenses of the auditor's own: known to every process of a run, and part of what a result is."""
+"""Attacks, defenses and data of the auditor's own: known to every process of a run, and part of what a result is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from leakscope.audits.audit import run_cells
+from leakscope.audits.tune import client_of
 from leakscope.cells.request import Request
 from leakscope.errors import InputError
+from leakscope.paper.grid import clients_of
 from leakscope.plugins import REGISTRIES, load_plugins, plugins_fingerprint
 from leakscope.runs.executors import choose_executor
 from own_code import PLUGIN as CODE
@@ -120,7 +123,109 @@ def test_a_note_that_no_file_can_hold_fails_its_cell_alone(plugin: Path) -> None
     assert "not JSON serializable" in result.cells[1]["error"]
 
 
-@pytest.mark.parametrize("page", ["add-a-defense.md", "add-an-attack.md"])
+DATA = """
+import numpy as np
+
+from leakscope.data import DATASETS, DatasetInfo, Expected, Form, Samples
+
+
+def read(paths):
+    images = np.load(paths[0])
+    return Samples(images, [place % 3 for place in range(len(images))], writers=np.arange(len(images)) // 6)
+
+
+DATASETS["mine"] = DatasetInfo(
+    description="noise",
+    model="cnn-mnist",
+    forms=(Form("mine/*.npy", read),),
+    expected=Expected(by_writer=True),
+)
+"""
+
+
+@pytest.fixture
+def own_data(tmp_path: Path) -> Path:
+    """A plugin with a data set, and its files under `data`."""
+    (tmp_path / "data" / "mine").mkdir(parents=True)
+    noise = np.random.default_rng(0).integers(0, 256, (60, 16, 16), dtype=np.uint8)
+    np.save(tmp_path / "data" / "mine" / "a.npy", noise)
+    path = tmp_path / "data_of_mine.py"
+    path.write_text(DATA)
+    return path
+
+
+def test_a_data_set_of_a_plugin_reaches_the_worker_processes(own_data: Path) -> None:
+    data = ("--plugin", own_data.name, "--dataset", "mine", "--data-root", "data")
+    run = ("--attack", "ig", "--attack", "sme", "--writer", "3", "--n", "2", "--epochs", "1", "--iterations", "2")
+    command = [sys.executable, "-m", "leakscope", "audit", *data, *run, "--workers", "2", "--out", "run", "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=own_data.parent, env=environment, check=False, timeout=250
+    )
+    assert done.returncode == 0, done.stderr
+    cells = json.loads(done.stdout)["cells"]
+    assert [(cell["dataset"], cell["model"], cell["status"]) for cell in cells] == [
+        ("mine", "cnn-mnist", "finished")
+    ] * 2
+    assert cells[0]["client"]["writer"] == "3"
+    assert cells[0]["metrics"]["identified"] is not None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's own, when it is imported
+def test_a_data_set_of_a_plugin_is_in_every_list_and_never_in_a_redacted_report(
+    own_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from leakscope.cli.lists import list_
+    from leakscope.report.redaction import withhold
+
+    list_("datasets", plugins=[str(own_data)], json_=True)
+    (mine,) = (row for row in json.loads(capsys.readouterr().out) if row["name"] == "mine")
+    assert (mine["model"], mine["clients"], mine["description"]) == ("cnn-mnist", "its writers", "noise")
+    assert withhold("leakscope audit --dataset mine --n 4") == "leakscope audit --dataset … --n 4"
+
+
+def test_writers_of_a_plugin_s_data_set_are_the_clients_of_a_study(own_data: Path) -> None:
+    load_plugins([str(own_data)])
+    assert client_of("mine", "3") == {"writer": "3", "seed": 3}
+    assert clients_of("mine", 2) == [{"seed": 101}, {"seed": 102}]
+
+
+def test_the_key_follows_the_images_and_the_code_of_a_data_set(own_data: Path) -> None:
+    def key() -> str:
+        root = own_data.parent / "data"
+        return Request(n=2, dataset="mine", data_root=root, plugins=[str(own_data)]).cells()[0].key
+
+    first = key()
+    own_data.write_text(DATA.replace("noise", "more noise"))
+    second = key()
+    np.save(own_data.parent / "data" / "mine" / "a.npy", np.zeros((60, 16, 16), dtype=np.uint8))
+    assert len({first, second, key()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("reader", "words"),
+    [
+        ("return np.load(paths[0])", "the reader of mine gives a ndarray"),
+        ("return Samples(np.load(paths[1]), [0])", "the reader of mine fails: IndexError(.*\n)*.*line 8"),
+        ("return Samples(np.load(paths[0]) / 255, [0.5])", "images are float64, not uint8(.*\n)*.*labels are float64"),
+    ],
+)
+def test_what_is_wrong_with_a_reader_is_said(own_data: Path, reader: str, words: str) -> None:
+    start, end = DATA.index("    images = "), DATA.index("\n\n\nDATASETS")
+    own_data.write_text(DATA[:start] + f"    {reader}" + DATA[end:])
+    with pytest.raises(InputError, match=words):
+        Request(n=2, dataset="mine", data_root=own_data.parent / "data", plugins=[str(own_data)]).cells()
+
+
+def test_files_of_a_plugin_s_data_set_that_are_not_there_are_named(own_data: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere/mine/\*.npy"):
+        Request(n=2, dataset="mine", data_root=Path("nowhere"), plugins=[str(own_data)]).cells()
+
+
+PAGES = ["add-a-defense.md", "add-an-attack.md", "add-a-data-set.md", "add-a-metric.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_code_that_the_docs_show_is_a_plugin(page: str, tmp_path: Path) -> None:
     """And the command below it is one that leakscope takes."""
     text = (Path(__file__).parents[1] / "docs" / page).read_text()
@@ -130,7 +235,8 @@ def test_the_code_that_the_docs_show_is_a_plugin(page: str, tmp_path: Path) -> N
     (name,) = (value for option, value in given if option == "--plugin")
     (tmp_path / name).write_text(code)
     request = Request(
-        **{**TINY, "attacks": [value for option, value in given if option == "--attack"] or ["sme"]},
+        **{**TINY, "dataset": dict(given).get("--dataset", "photos")},
+        attacks=[value for option, value in given if option == "--attack"] or ["sme"],
         settings=[value for option, value in given if option == "--set"],
         defenses=[value for option, value in given if option == "--defense"] or ["none"],
         plugins=[str(tmp_path / name)],

@@ -1,4 +1,4 @@
-"""Attacks, defenses and models of the auditor's own, from files that every process of a run imports: `--plugin`."""
+"""Attacks, defenses, models, data sets and metrics of the auditor's own: `--plugin`, imported by every process."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from leakscope.attacks import ATTACKS
+from leakscope.data import DATASETS
 from leakscope.defenses import DEFENSES
 from leakscope.errors import InputError, Problem, refuse
+from leakscope.metrics import METRICS
 from leakscope.user_code import code_fingerprint, import_code
 from leakscope.victims import MODELS
 
-REGISTRIES: dict[str, dict[str, object]] = {"ATTACKS": ATTACKS, "DEFENSES": DEFENSES, "MODELS": MODELS}  # type: ignore[dict-item]
+REGISTRIES: dict[str, dict[str, object]] = {
+    "ATTACKS": ATTACKS,  # type: ignore[dict-item]
+    "DEFENSES": DEFENSES,  # type: ignore[dict-item]
+    "MODELS": MODELS,  # type: ignore[dict-item]
+    "DATASETS": DATASETS,  # type: ignore[dict-item]
+    "METRICS": METRICS,  # type: ignore[dict-item]
+}
 OURS = {name: dict(registry) for name, registry in REGISTRIES.items()}
 """What leakscope itself registers; a plugin may add to it, not replace it."""
 
@@ -53,7 +61,7 @@ def _complaints(place: str, before: dict[str, dict[str, object]]) -> Iterator[Pr
         yield Problem(
             f"the plugin {place} registers nothing",
             fix='write DEFENSES["mine"] = Mine there, with `from leakscope.defenses import DEFENSES`; see '
-            "docs/add-a-defense.md and docs/add-an-attack.md",
+            "docs/add-a-defense.md, docs/add-an-attack.md, docs/add-a-data-set.md and docs/add-a-metric.md",
         )
     for kind, name in sorted(changed):
         if name in OURS[kind]:

@@ -108,11 +108,13 @@ def test_the_papers_normalisations() -> None:
 
 def test_every_entry_is_complete() -> None:
     for name, info in DATASETS.items():
-        assert info.name == name
-        assert info.description
+        assert info.description, name
         assert info.licence
         assert info.how
-        assert {len(info.normalisation.mean), len(info.normalisation.std)} <= set(info.expected.channels)
+        assert info.auxiliary in ("", *DATASETS)
+        assert not info.auxiliary or DATASETS[info.auxiliary].for_priors
+        if scale := info.normalisation:
+            assert {len(scale.mean), len(scale.std)} <= set(info.expected.channels)
         if info.download:
             algorithm, _, digest = info.download.checksum.partition(":")
             assert len(digest) == {"md5": 32, "sha256": 64}[algorithm]

@@ -96,7 +96,7 @@ def test_reports_are_made_on_other_clients_than_defaults_were_chosen_on():
     writers = {who["writer"] for who in clients_of("femnist", 11)}
     assert not writers & {"1", "2", "7", "15", "23"}
     assert min(who["seed"] for who in clients_of("cifar100", 5)) > 100
-    with pytest.raises(InputError, match="11 FEMNIST writers"):
+    with pytest.raises(InputError, match="11 writers of femnist"):
         clients_of("femnist", 12)
 
 

@@ -31,14 +31,14 @@ def test_no_image_of_an_avoided_client_is_learnt_from():
 
 
 def test_public_data_is_taken_whole_and_once():
-    found = gather(dataset("things_public"), avoid=(3, 4), n=10)
+    found = gather(replace(dataset(), for_priors=True), avoid=(3, 4), n=10)
     assert len(found) == 59
     assert found.shape == (1, 12, 12)
     assert "no client" in found.avoided
 
 
 def test_writers_are_clients():
-    by_writer = replace(dataset("femnist"), writers=np.zeros(60, dtype=np.int64))
+    by_writer = replace(dataset(), writers=np.zeros(60, dtype=np.int64), auxiliary="femnist_public")
     with pytest.raises(InputError, match="femnist_public"):
         gather(by_writer, avoid=(), n=10)
 

@@ -18,6 +18,7 @@ from typing import Any
 from leakscope.attacks import ATTACKS, read_settings
 from leakscope.cells.request import Request
 from leakscope.cells.spec import Cell
+from leakscope.data import dataset_info
 from leakscope.errors import InputError, Problem, refuse, unknown
 from leakscope.files import read_object, versions, write_json
 from leakscope.metrics import METRICS
@@ -83,7 +84,7 @@ class Study:
     ranges: tuple[Range, ...]
     request: Request
     tune_on: tuple[str, ...]
-    """Seeds, or FEMNIST writers."""
+    """Seeds, or writers where the data set has them."""
     report_on: tuple[str, ...]
     trials: int = 20
     metric: str = "psnr"
@@ -129,8 +130,8 @@ class Study:
 
 
 def client_of(dataset: str, who: str) -> dict[str, Any]:
-    """A client by its seed; a FEMNIST client by its writer, whose number is the seed as well."""
-    if dataset == "femnist":
+    """A client by its seed; where clients are writers by its writer, whose number is the seed as well."""
+    if dataset_info(dataset).expected.by_writer:
         return {"writer": who, "seed": int(who) if who.isdigit() else 0}
     if not who.isdigit():
         raise InputError(Problem(f"{who!r} is no seed", fix="--tune-on 1,2,3"))

@@ -40,7 +40,7 @@ class Request(AttackOptions, ClientSpec):
     plugins: Annotated[
         Sequence[str],
         Option(
-            help="repeatable: mine.py or package.mine, with attacks, defenses, models or data sets of yours",
+            help="repeatable: mine.py or package.mine, with attacks, defenses, models, data sets or metrics of yours",
             panel=CLIENT,
             flag="--plugin",
         ),

@@ -65,7 +65,7 @@ class ClientSpec(TrainingOptions):
             at_most=2**53,
         ),
     ] = 0
-    writer: Annotated[str | None, Option(help="FEMNIST writer by value or name, or `pooled`", panel=CLIENT)] = None
+    writer: Annotated[str | None, Option(help="writer (femnist) by value or name, or `pooled`", panel=CLIENT)] = None
     w0: Annotated[
         str,
         Option(

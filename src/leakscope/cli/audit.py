@@ -85,7 +85,7 @@ def _scores() -> Iterator[tuple[str, str, str, int]]:
     """(heading, part of the cell, key in it, digits) of each column of scores."""
     for name, metric in METRICS.items():
         if "terminal" in metric.tables:
-            yield f"{metric.label}\n{metric.unit}".strip(), "metrics", name, metric.digits
+            yield f"{metric.label} {metric.unit}".strip().replace(" ", "\n"), "metrics", name, metric.digits
             if metric.beside_guess:
                 yield "knowing\nnothing", "baseline", name, metric.digits
 

@@ -45,7 +45,13 @@ def live(plugins: Sequence[str] = ()) -> dict[str, Rows]:
         ],
         "defenses": [{**_told(name, defense), "parameters": _fields(defense)} for name, defense in DEFENSES.items()],
         "datasets": [
-            {"name": name, "model": info.model, "description": info.description} for name, info in DATASETS.items()
+            {
+                "name": name,
+                **{fact: getattr(info, fact) for fact in ("description", "model")},
+                "clients": "its writers" if info.expected.by_writer else "random draws",
+                **{fact: getattr(info, fact) for fact in ("for_priors", "licence", "homepage", "how")},
+            }
+            for name, info in DATASETS.items()
         ],
         "models": [_told(name, factory) for name, factory in MODELS.items()],
         "metrics": [

@@ -29,11 +29,8 @@ def list_(
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     for row in rows:
-        facts = (
-            f"{key.replace('_', ' ')}: {_plain(value)}"
-            for key, value in row.items()
-            if key not in ("name", "description")
-        )
+        told = ((name, value) for name, value in row.items() if name not in ("name", "description") and value != "")
+        facts = (f"{name.replace('_', ' ')}: {_plain(value)}" for name, value in told)
         table.add_row(row["name"], said(row["description"], *facts))
     console.print(table)
 

@@ -18,6 +18,7 @@ from leakscope.cli import options as o
 from leakscope.errors import InputError, Problem, refuse
 from leakscope.files import writing
 from leakscope.paper.grid import CLIENTS, FIRST_SEED
+from leakscope.plugins import load_plugins
 from leakscope.prior.denoiser import sample
 from leakscope.prior.folder import FACTS, diffusers, read_facts
 from leakscope.prior.frame import take_from_frame
@@ -47,6 +48,7 @@ def train(
     ],
     out: Annotated[Path, typer.Option("--out", help="folder of the prior; started again it goes on")],
     data_root: o.DataRoot = None,
+    plugins: o.Plugins = None,
     steps: Annotated[int | None, typer.Option("--steps", help="in all [9000 on a CPU: two hours on one core]")] = None,
     minutes: Annotated[float | None, typer.Option("--minutes", help="stop after so many minutes in all")] = None,
     channels: Annotated[
@@ -62,6 +64,7 @@ def train(
     device: o.Device = "auto",
 ) -> None:
     """Train a small diffusion model on images that no audited client holds: started again it goes on."""
+    load_plugins(plugins or ())
     where = pick_device(device)
     usual = preset(where)
     steps = usual.steps if steps is None else steps

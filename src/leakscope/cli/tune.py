@@ -27,7 +27,7 @@ def tune_(
     search: Annotated[
         list[str], typer.Option("--search", help="repeatable: lambda_p=1e-4:1e-1:log, tv=0:0.02, schedule=paper|cosine")
     ],
-    tune_on: Annotated[str, typer.Option("--tune-on", help="clients to search on: seeds, or FEMNIST writers")],
+    tune_on: Annotated[str, typer.Option("--tune-on", help="clients to search on: seeds, or writers of --dataset")],
     report_on: Annotated[str, typer.Option("--report-on", help="other clients, for the report alone")] = "",
     trials: Annotated[int, typer.Option("--trials", help="parameter sets to try, the defaults first")] = 20,
     metric: Annotated[str, typer.Option("--metric", help="what is made better; see `leakscope list metrics`")] = "psnr",

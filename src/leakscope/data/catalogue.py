@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +23,7 @@ class Form:
     """One way a data set lies on disk: where under the data root (a glob pattern), and how it is read."""
 
     place: str
+    """A path with * and ?, from the data root or from /."""
     read: Callable[[Sequence[Path]], Samples]
 
 
@@ -35,7 +36,7 @@ class Download:
     """`md5:...` or `sha256:...`."""
     makes: str
     """The file or folder under the data root that the download ends as."""
-    kind: Literal["file", "tar", "zip", "femnist"]
+    kind: Literal["file", "tar", "zip", "sqlite"]
     """How the download is made into that."""
 
 
@@ -43,21 +44,27 @@ class Download:
 class DatasetInfo:
     """One entry of `leakscope list datasets`."""
 
-    name: str
     description: str
     model: str
     """The victim it is audited with by default."""
-    licence: str
-    homepage: str
-    normalisation: Normalisation
-    expected: Expected
-    how: str
-    """How to get it."""
     forms: tuple[Form, ...] = ()
     """In order of preference: official forms first, then `<name>.npz`."""
+    expected: Expected = field(default_factory=Expected)
+    normalisation: Normalisation | None = None
+    """Without one: ImageNet's for colour, 0.5 and 0.25 for grey, which tell nothing about the images."""
+    licence: str = "not stated"
+    homepage: str = ""
+    how: str = "put its files under the data root"
+    """How to get it."""
     download: Download | None = None
     stand_ins: tuple[str, ...] = ()
     """Data sets that may be used instead, but only by their own name."""
+    for_priors: bool = False
+    """A prior may learn from all of it, with no seed's client left out."""
+    auxiliary: str = ""
+    """The public data set of the same kind of images, for priors."""
+    reported: tuple[str, ...] = ()
+    """The writers whom reports are made on; data sets without a list take seeds."""
 
 
 FEMNIST_SCALE = Normalisation((0.9642384386,), (0.1576784320,))
@@ -66,11 +73,8 @@ CIFAR10_SCALE = Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 TINY_SCALE = Normalisation((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
 PHOTOS_SCALE = Normalisation((0.4871, 0.3580, 0.3191), (0.3073, 0.2542, 0.2510))
 ORGAN_SCALE = Normalisation((0.5,), (0.5,))
-COLOUR_SCALE = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-GREY_SCALE = Normalisation((0.5,), (0.25,))
 """Mean and deviation per channel. FEMNIST and CIFAR-100: as in the paper's baselines. CIFAR-10 and
-Tiny-ImageNet: of their training sets. photos: of its 540 views. OrganAMNIST: MedMNIST's own. A folder:
-ImageNet's where it is coloured, 0.5 and 0.25 where it is grey, so that they tell nothing about its images."""
+Tiny-ImageNet: of their training sets. photos: of its 540 views. OrganAMNIST: MedMNIST's own."""
 
 FETCH = "leakscope data fetch {}"
 ORGAN28 = (Form("organamnist.npz", read_medmnist), Form("organamnist28.npz", read_npz))
@@ -80,9 +84,8 @@ ZENODO = "https://zenodo.org/records/10519652/files"
 CIFAR = "https://www.cs.toronto.edu/~kriz"
 NO_LICENCE = "none stated; research use"
 
-_ENTRIES = (
-    DatasetInfo(
-        name="photos",
+DATASETS: dict[str, DatasetInfo] = {
+    "photos": DatasetInfo(
         description="540 views of nine colour photographs at 32x32: needs no download, the default",
         model="cnn-cifar",
         licence="public domain, CC0 or no known restrictions, as stated in scikit-image and matplotlib",
@@ -91,8 +94,7 @@ _ENTRIES = (
         expected=Expected(classes=len(PHOTOS), channels=(3,), side=32),
         how="comes with leakscope",
     ),
-    DatasetInfo(
-        name="cifar100",
+    "cifar100": DatasetInfo(
         description="CIFAR-100, 60,000 colour images of 100 things at 32x32",
         model="cnn-cifar",
         licence=NO_LICENCE,
@@ -107,9 +109,9 @@ _ENTRIES = (
             makes="cifar-100-python",
             kind="tar",
         ),
+        auxiliary="cifar10_public",
     ),
-    DatasetInfo(
-        name="femnist",
+    "femnist": DatasetInfo(
         description="FEMNIST of the LEAF benchmark, handwritten characters at 28x28, one client per writer",
         model="cnn-mnist",
         licence="NIST SD 19, public domain; LEAF, BSD-2-Clause",
@@ -128,11 +130,13 @@ _ENTRIES = (
             url="https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma",
             checksum="sha256:c3aaf91b4cf4e69d53d81627ad119eccdc878ff906f68e66063ff10f67faad48",
             makes="femnist.npz",
-            kind="femnist",
+            kind="sqlite",
         ),
+        auxiliary="femnist_public",
+        # with at least 40 different characters among their first 50 samples; no default was chosen on them
+        reported=("40", "42", "47", "57", "61", "62", "65", "25", "27", "29", "30"),
     ),
-    DatasetInfo(
-        name="tiny_imagenet",
+    "tiny_imagenet": DatasetInfo(
         description="Tiny-ImageNet-200, colour images of 200 things at 64x64",
         model="mlp-tiny",
         licence="ImageNet terms of access; research use",
@@ -148,8 +152,7 @@ _ENTRIES = (
             kind="zip",
         ),
     ),
-    DatasetInfo(
-        name="organamnist64",
+    "organamnist64": DatasetInfo(
         description="OrganAMNIST of MedMNIST+, abdominal CT of 11 organs at 64x64",
         model="cnn-organ",
         licence="CC BY 4.0",
@@ -166,8 +169,7 @@ _ENTRIES = (
         ),
         stand_ins=("organamnist28", "organamnist28@64"),
     ),
-    DatasetInfo(
-        name="organamnist28",
+    "organamnist28": DatasetInfo(
         description="OrganAMNIST of MedMNIST v2, abdominal CT of 11 organs at 28x28",
         model="cnn-organ",
         licence="CC BY 4.0",
@@ -183,8 +185,7 @@ _ENTRIES = (
             kind="file",
         ),
     ),
-    DatasetInfo(
-        name="organamnist28@64",
+    "organamnist28@64": DatasetInfo(
         description="organamnist28 enlarged to 64x64 (bilinear): 28x28 detail in the paper's image size",
         model="cnn-organ",
         licence="CC BY 4.0",
@@ -194,8 +195,7 @@ _ENTRIES = (
         how=FETCH.format("organamnist28"),
         forms=tuple(Form(form.place, upsampled(form.read, 64)) for form in ORGAN28),
     ),
-    DatasetInfo(
-        name="femnist_public",
+    "femnist_public": DatasetInfo(
         description="FEMNIST samples of further writers: public auxiliary data, disjoint from every client",
         model="cnn-mnist",
         licence="NIST SD 19, public domain; LEAF, BSD-2-Clause",
@@ -204,9 +204,9 @@ _ENTRIES = (
         expected=Expected(classes=62, channels=(1,)),
         how="make femnist_public.npz (images, labels, writer_names) from writers who are no clients",
         forms=(Form("femnist_public.npz", read_npz),),
+        for_priors=True,
     ),
-    DatasetInfo(
-        name="cifar10_public",
+    "cifar10_public": DatasetInfo(
         description="CIFAR-10, colour images of 10 things at 32x32: public auxiliary data",
         model="cnn-cifar",
         licence=NO_LICENCE,
@@ -221,20 +221,16 @@ _ENTRIES = (
             makes="cifar-10-batches-py",
             kind="tar",
         ),
+        for_priors=True,
     ),
-    DatasetInfo(
-        name="folder:PATH",
+    "folder:PATH": DatasetInfo(
         description="your own images, one sub-folder per class",
         model="cnn-cifar",
         licence="yours",
-        homepage="",
-        normalisation=COLOUR_SCALE,
-        expected=Expected(classes=2, channels=(1, 3)),
         how="sort your images into PATH/<class>/",
+        for_priors=True,
     ),
-)
-
-DATASETS: dict[str, DatasetInfo] = {entry.name: entry for entry in _ENTRIES}
+}
 EITHER: dict[str, tuple[str, ...]] = {"organamnist": ("organamnist64", "organamnist28")}
 """Short names for the first of several data sets that is there; what is loaded has its own name."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,10 @@ class Dataset:
     splits: NDArray[np.int64] | None = None
     """(n,): 0 train, 1 test."""
     label_names: tuple[str, ...] = ()
+    for_priors: bool = False
+    """A prior may learn from all of it, with no seed's client left out."""
+    auxiliary: str = ""
+    """The name of the public data set of the same kind of images, where there is one."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -74,23 +79,32 @@ class Dataset:
 class Expected:
     """What a data set must look like, whichever form it was read from."""
 
-    classes: int
-    channels: tuple[int, ...]
+    classes: int | None = None
+    """Without a number: as many as there are names of labels, or else labels."""
+    channels: tuple[int, ...] = (1, 3)
     side: int | None = None
     """Height and width, where the name of the data set promises them."""
     by_writer: bool = False
 
 
-def assemble(name: str, samples: Samples, expected: Expected, *, normalisation: Normalisation, source: Path) -> Dataset:
+COLOUR_SCALE = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+GREY_SCALE = Normalisation((0.5,), (0.25,))
+"""Mean and deviation of images of which none are published."""
+
+
+def assemble(
+    name: str, samples: Samples, expected: Expected, *, normalisation: Normalisation | None, source: Path
+) -> Dataset:
     """Check the samples, all problems at once, and make the data set: images (n, H, W, C), labels (n,)."""
     refuse(Problem(f"{source}: {p.found}", p.why, p.fix) for p in _problems(samples, expected))
     flat = replace(samples, images=_with_channel(samples.images), labels=samples.labels.reshape(-1))
+    usual = COLOUR_SCALE if flat.images.shape[3] == 3 else GREY_SCALE
     return Dataset(
         name=name,
         images=np.ascontiguousarray(flat.images),
         labels=flat.labels.astype(np.int64),
-        classes=expected.classes,
-        normalisation=normalisation,
+        classes=expected.classes or len(flat.label_names) or int(flat.labels.max()) + 1,
+        normalisation=normalisation or usual,
         source=str(source),
         fingerprint=_fingerprint(flat),
         writers=flat.writers,
@@ -117,9 +131,10 @@ def _fingerprint(samples: Samples) -> str:
 def _problems(samples: Samples, expected: Expected) -> Iterator[Problem]:
     yield from _image_problems(samples.images, expected)
     n = len(samples.images) if samples.images.ndim else 0
-    yield from _label_problems(samples.labels, n, expected.classes)
-    if samples.label_names and len(samples.label_names) != expected.classes:
-        yield Problem(f"label_names has {len(samples.label_names)} names for {expected.classes} classes")
+    classes = expected.classes or len(samples.label_names)
+    yield from _label_problems(samples.labels, n, classes)
+    if samples.label_names and len(samples.label_names) != classes:
+        yield Problem(f"label_names has {len(samples.label_names)} names for {classes} classes")
     if samples.writers is not None and (samples.writers.shape != (n,) or samples.writers.dtype.kind not in "iuU"):
         yield Problem(f"writer is {_kind(samples.writers)}, not one whole number or string for each of the {n} images")
     if samples.writers is None and expected.by_writer:
@@ -155,10 +170,10 @@ def _label_problems(labels: Array, n: int, classes: int) -> Iterator[Problem]:
         yield Problem(f"labels have shape {labels.shape} for {n} images", fix="one label per image")
     if labels.dtype.kind not in "iu":
         yield Problem(f"labels are {labels.dtype}, not whole numbers", fix="labels.astype(np.int64)")
-    elif labels.size and (labels.min() < 0 or labels.max() >= classes):
+    elif labels.size and (labels.min() < 0 or labels.max() >= (classes or math.inf)):
         yield Problem(
             f"labels go from {labels.min()} to {labels.max()}",
-            why=f"with {classes} classes they are 0 .. {classes - 1}",
+            why=f"with {classes} classes they are 0 .. {classes - 1}" if classes else "they count from 0",
         )
 
 

@@ -136,8 +136,8 @@ def _keep(file: Path, target: Path) -> None:
     file.replace(target)
 
 
-def _install_femnist(archive: Path, target: Path) -> None:
-    """The 4.7 GB SQLite database of all writers -> femnist.npz with 5 % of them."""
+def _install_writers(archive: Path, target: Path) -> None:
+    """FEMNIST's 4.7 GB SQLite database of all writers -> an npz with 5 % of them."""
     with aside(target.parent) as workshop:
         unpack_lzma(archive, workshop / "emnist_all.sqlite")
         samples = read_sqlite([workshop / "emnist_all.sqlite"])
@@ -160,5 +160,5 @@ _INSTALL: dict[str, Callable[[Path, Path], None]] = {
     "file": _keep,
     "tar": unpack_tar,
     "zip": unpack_zip,
-    "femnist": _install_femnist,
+    "sqlite": _install_writers,
 }

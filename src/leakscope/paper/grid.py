@@ -17,10 +17,8 @@ from leakscope.errors import InputError, Problem
 from leakscope.paper.targets import Setting, Target
 from leakscope.runs.places import Places
 
-WRITERS = ("40", "42", "47", "57", "61", "62", "65", "25", "27", "29", "30")
-"""FEMNIST writers for reports, with at least 40 different characters among their first 50 samples."""
 FIRST_SEED = 101
-"""Clients of the other data sets for reports: this seed and the following ones. No default was chosen on them."""
+"""Clients for reports where a data set names no writers: this seed and the next ones. No default was chosen on them."""
 CLIENTS = 5
 """The paper's number of trials."""
 QUICK = "quick: a scaled-down grid on one client, to see that everything runs; its numbers say nothing of the attacks"
@@ -90,12 +88,13 @@ def entries(
 
 def clients_of(dataset: str, count: int) -> list[dict[str, Any]]:
     """The clients that reports are made on."""
-    if dataset != "femnist":
+    writers = data.dataset_info(dataset).reported
+    if not writers:
         return [{"seed": FIRST_SEED + place} for place in range(count)]
-    if count > len(WRITERS):
-        most = len(WRITERS)
-        raise InputError(Problem(f"--clients {count}: {most} FEMNIST writers are for reports", fix=f"--clients {most}"))
-    return [{"writer": writer, "seed": int(writer)} for writer in WRITERS[:count]]
+    if count > (most := len(writers)):
+        found = f"--clients {count}: {most} writers of {dataset} are for reports"
+        raise InputError(Problem(found, fix=f"--clients {most}"))
+    return [{"writer": writer, "seed": int(writer)} for writer in writers[:count]]
 
 
 def scaled(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,22 +39,17 @@ class PublicImages:
         return len(self.pixels)
 
 
-def has_clients(dataset: Dataset) -> bool:
-    """Whether clients are drawn from a data set, or it is auxiliary data alone."""
-    return not dataset.name.endswith("_public") and not dataset.name.startswith("folder:")
-
-
 def gather(dataset: Dataset, *, avoid: Sequence[int], n: int) -> PublicImages:
     """All different images of a data set without those of the clients that the seeds `avoid` draw, n each."""
-    if dataset.writers is not None and has_clients(dataset):
+    if dataset.writers is not None and not dataset.for_priors:
         raise InputError(
             Problem(
                 f"the writers of {dataset.name} are the clients",
                 why="a prior must not know their hands",
-                fix=f"--data {dataset.name}_public",
+                fix=f"--data {dataset.auxiliary or 'another set of such images'}",
             )
         )
-    seeds = tuple(avoid) if has_clients(dataset) else ()
+    seeds = () if dataset.for_priors else tuple(avoid)
     taken: set[int] = set()
     for seed in seeds:
         taken |= set(digests(draw_client(dataset, n=n, seed=seed).images).tolist())

@@ -11,7 +11,7 @@ import shlex
 
 from leakscope.cells.record import ClientFacts, Record
 from leakscope.cells.request import Request
-from leakscope.data import DATASETS
+from leakscope.plugins import OURS
 from leakscope.report.reading import Reading
 from leakscope.settings import LocalTraining, declared
 
@@ -21,6 +21,8 @@ OF_VERBS = frozenset({"--search", "--trials", "--metric"})
 """Options of a single verb whose values are harmless."""
 FLAGS = frozenset({"--json", "--quick", "--combine", "--check"} | {o.flag for o in OPTIONS.values() if o.kind is bool})
 VERBS = frozenset({"audit", "attack", "compare", "reproduce", "tune", "simulate"})
+OF_A_PLUGIN = {"--dataset": "DATASETS", "--model": "MODELS"}
+"""Options whose names may come from a plugin, which calls them what its author likes."""
 A_PLACE = re.compile(r"[/\\]")
 CLIENT = frozenset({"n", "seed", "steps", *declared(LocalTraining)})
 """Facts of a client; its writer, its id and the file it came from may name it."""
@@ -42,7 +44,7 @@ def without_names(run: Reading) -> Reading:
 def _plain(cell: Record) -> Record:
     private = ClientFacts.model_fields.keys() - CLIENT
     changes = {
-        "dataset": cell.dataset if cell.dataset in {*DATASETS, "recorded"} else "own images",
+        "dataset": cell.dataset if cell.dataset in {*OURS["DATASETS"], "recorded"} else "own images",
         "model": cell.model.rpartition(":")[2],
         "w0": cell.w0 if OPTIONS["w0"].may_show(cell.w0) else "a file",
         "tag": None,
@@ -82,4 +84,5 @@ def withhold(command: str) -> str:
 def _harmless(flag: str, value: str) -> bool:
     option = next((one for one in OPTIONS.values() if one.flag == flag), None)
     told = flag in OF_VERBS if option is None else option.may_show(value)
-    return told and not A_PLACE.search(value)
+    ours = value in OURS.get(OF_A_PLUGIN.get(flag, ""), {value})
+    return told and ours and not A_PLACE.search(value)
