@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import pytest
 
+from leakscope.attacks.few_steps import usual_iterations
 from leakscope.attacks.recipes import ig, nl_sme, sme, span_sme
-from leakscope.attacks.schedules import SCHEDULES, usual_iterations
+from leakscope.attacks.schedules import SCHEDULES
 from leakscope.cells.planning import grid
 from leakscope.cells.request import Request
 

@@ -20,10 +20,17 @@ class SmallSteps:
     lr: float = 0.1
 
     def __call__(self, attack: Composition, known: Known) -> Adapted:
-        if not has_layer_norm(known) or not isinstance(attack.images, Pixels):
+        images, said = attack.images, []
+        if not has_layer_norm(known) or not isinstance(images, Pixels):
             return attack, known, {}
-        note = {"steps": f"rate {self.lr:g} without decay, because the model has layer norms"}
-        return replace(attack, images=Pixels(lr=self.lr), schedule="constant"), known, note
+        if "lr" not in attack.asked:
+            attack = replace(attack, images=replace(images, lr=self.lr))
+            said.append(f"rate {self.lr:g}")
+        if "schedule" not in attack.asked:
+            attack = replace(attack, schedule="constant")
+            said.append("without decay")
+        note = {"steps": f"{' '.join(said)}, because the model has layer norms"} if said else {}
+        return attack, known, note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +61,8 @@ class ShortLeash:
         path = attack.surrogate
         if has_convolution(known) or has_layer_norm(known) or not isinstance(path, Bezier):
             return attack, known, {}
+        if "lambda_p" in attack.asked:
+            return attack, known, {}
         note = {"leash": f"{self.times:g} times lambda_p, because the model is fully connected"}
         return replace(attack, surrogate=replace(path, lambda_p=self.times * path.lambda_p)), known, note
 
@@ -69,7 +78,7 @@ class LessSmoothing:
     part: float = 0.2
 
     def __call__(self, attack: Composition, known: Known) -> Adapted:
-        if has_convolution(known):
+        if has_convolution(known) or "tv" in attack.asked:
             return attack, known, {}
         priors = tuple(
             replace(prior, weight=self.part * prior.weight) if isinstance(prior, TotalVariation) else prior

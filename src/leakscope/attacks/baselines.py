@@ -21,7 +21,7 @@ from leakscope.attacks.matching import Cosine
 from leakscope.attacks.partial import PartialTopR, SquaredError
 from leakscope.attacks.priors import TotalVariation
 from leakscope.attacks.recipes import nl_sme, sme
-from leakscope.attacks.registry import build_attack
+from leakscope.attacks.registry import build_attack, by_model
 from leakscope.attacks.surrogate import Linear, Start, Surrogate
 from leakscope.attacks.unrolled import Trainable, Unrolled
 from leakscope.attacks.warm_start import StartFrom
@@ -39,6 +39,7 @@ class ForgetLabels:
         return attack, replace(known, labels=None), {"labels": "optimised with the images; granted ones were not used"}
 
 
+@by_model("optimiser")
 def dlg(
     *,
     lr: float | None = None,
@@ -164,6 +165,7 @@ class SearchByDevice:
         return replace(attack, preparation=Search(count=count)), known, {}
 
 
+@by_model("lr", "schedule")
 def unrolled(
     *,
     steps: Literal["full", "epochs", "coarse"] = "coarse",
@@ -197,6 +199,7 @@ def unrolled(
     )
 
 
+@by_model("lr", "tv", "schedule")
 def dggi(
     *,
     prior: str | None = None,

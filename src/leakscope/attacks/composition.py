@@ -51,6 +51,8 @@ class Composition:
     direction: Direction = field(default_factory=Gradient)
     schedule: str = "paper"
     iterations: int = 1000
+    asked: frozenset[str] = field(default=frozenset(), compare=False)
+    """Options that somebody gave a value: what an adaptation would choose by model, it leaves as it is there."""
     history: int = 50
     """A history row every so many iterations."""
     restarts: int = 1

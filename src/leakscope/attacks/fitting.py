@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.known import Known
-from leakscope.attacks.matching import Calibrated, CalibratedTensors, Matching, Wrapped
+from leakscope.attacks.matching import per_tensor
 from leakscope.attacks.memory import available_mb
 from leakscope.attacks.optimisers import LEAN
 from leakscope.attacks.surrogate import Start
@@ -34,8 +34,6 @@ class Fit:
     memory: Memory = "normal"
 
     def __call__(self, attack: Composition, known: Known) -> Adapted:
-        if attack.schedule == "fast":
-            attack = in_few_steps(attack, known)
         if self.memory == "low":
             attack = low_memory(attack, known)
         attack, why = in_chunks(attack, known, ACTIVATIONS_MB[self.memory])
@@ -54,26 +52,9 @@ class Fit:
 
 def low_memory(attack: Composition, known: Known) -> Composition:
     """One second moment and one d per tensor: two copies of the model more than SME, P1 and its momentum, not four."""
-    optimiser = "adam-lean" if attack.optimiser == "adam" else attack.optimiser
-    return replace(attack, matching=_per_tensor(attack.matching, known), optimiser=optimiser)
-
-
-def in_few_steps(attack: Composition, known: Known) -> Composition:
-    """What gets further in few iterations: one d per tensor, and images that look ahead beside a free path.
-
-    Nesterov's momentum gains there and nothing in IG and SME (docs/speed.md), whose optimiser stays.
-    """
-    optimiser = "nadam-lean" if attack.optimiser == "adam-lean" else attack.optimiser
-    return replace(attack, matching=_per_tensor(attack.matching, known), optimiser=optimiser)
-
-
-def _per_tensor(matching: Matching, known: Known) -> Matching:
-    if isinstance(matching, Wrapped):
-        return replace(matching, inner=_per_tensor(matching.inner, known))
-    if isinstance(matching, Calibrated):
-        given = {"lambda_d": matching.lambda_d, "lr_d": matching.lr_d, "bound": matching.bound}
-        return CalibratedTensors(**given, counts=tuple(known.counts))
-    return matching
+    replaced = attack.optimiser == "adam" and "optimiser" not in attack.asked
+    optimiser = "adam-lean" if replaced else attack.optimiser
+    return replace(attack, matching=per_tensor(attack.matching, known), optimiser=optimiser)
 
 
 def in_chunks(attack: Composition, known: Known, limit_mb: float) -> tuple[Composition, str | None]:

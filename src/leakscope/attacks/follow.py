@@ -9,10 +9,11 @@ from torch import Tensor
 from leakscope.attacks.architectures import has_layer_norm
 from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.drift import Straighten
+from leakscope.attacks.few_steps import usual_iterations
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Layerwise, Wrapped
 from leakscope.attacks.span import FeatureSpan, SoftBox, SpanImages, exact_rank, layer_update, row_space
-from leakscope.attacks.surrogate import Bezier, Linear
+from leakscope.attacks.surrogate import PATH, Bezier, Linear
 from leakscope.attacks.unmix import Unmix
 
 TRUSTED_TAIL = 3e-4
@@ -62,16 +63,17 @@ class FollowSpan:
         return attack, known, {"span": f"prior, {outside}"}
 
     def _without(self, attack: Composition, known: Known, why: str) -> Adapted:
-        """The other attack, with what reliability-aware matching has found out, and its own length unless asked."""
+        """The other attack, with what reliability-aware matching has found out and what was asked for."""
         other, matching = self.otherwise, attack.matching
-        own = attack.iterations == ITERATIONS
+        schedule = attack.schedule if "schedule" in attack.asked else other.schedule
+        own = attack.iterations == ITERATIONS and "iterations" not in attack.asked
         attack = replace(
             attack,
             matching=replace(matching, inner=other.matching) if isinstance(matching, Wrapped) else other.matching,
-            priors=other.priors,
+            priors=attack.priors if "tv" in attack.asked else other.priors,
             optimiser=other.optimiser,
-            schedule=other.schedule,
-            iterations=other.iterations if own else attack.iterations,
+            schedule=schedule,
+            iterations=usual_iterations(other, schedule) if own else attack.iterations,
         )
         note: dict[str, object] = {"span": f"not used, {other.name} instead: {why}"}
         for adaptation in other.adaptations:
@@ -82,11 +84,12 @@ class FollowSpan:
     def _inside(self, attack: Composition, known: Known, span: Tensor) -> Composition:
         """N^2 unknowns leave no need for a free control point, which would only fit the update without the images."""
         surrogate = attack.surrogate
-        if isinstance(surrogate, Bezier):
+        if isinstance(surrogate, Bezier) and not attack.asked & PATH:
             surrogate = Linear(t=surrogate.t, lr_t=surrogate.lr_t)
+        slower = 0.3 if has_layer_norm(known) and "lr_z" not in attack.asked else 1.0
         return replace(
             attack,
-            images=SpanImages(span=span, lr=0.3 * self.lr if has_layer_norm(known) else self.lr),
+            images=SpanImages(span=span, lr=slower * self.lr),
             surrogate=surrogate,
             priors=(*attack.priors, SoftBox()),
             renewal=Unmix() if self.unmixing else None,

@@ -186,3 +186,13 @@ class Layerwise(Wrapped):
             1 - cosine_distance(part.flatten(), targets[name].flatten()) for name, part in known.split(g).items()
         ]
         return 1 - (self.alpha * torch.stack(similar)).sum() / (self.alpha.sum() + 1e-8)
+
+
+def per_tensor(matching: Matching, known: Known) -> Matching:
+    """The same comparison with one d for each tensor instead of one for each entry."""
+    if isinstance(matching, Wrapped):
+        return replace(matching, inner=per_tensor(matching.inner, known))
+    if isinstance(matching, Calibrated):
+        given = {"lambda_d": matching.lambda_d, "lr_d": matching.lr_d, "bound": matching.bound}
+        return CalibratedTensors(**given, counts=tuple(known.counts))
+    return matching

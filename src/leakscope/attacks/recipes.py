@@ -8,14 +8,16 @@ from leakscope.attacks.follow import ITERATIONS, FollowSpan
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.matching import Calibrated, Cosine
 from leakscope.attacks.priors import ClassLoss, TotalVariation
-from leakscope.attacks.surrogate import Bezier, Linear, Start
+from leakscope.attacks.registry import by_model
+from leakscope.attacks.surrogate import PATH, Bezier, Linear, Start
 
 TV = 0.01
-"""lambda_tv of IG and SME, as SME's authors set it; a fifth of any `tv` counts in nets without convolutions."""
+"""lambda_tv of IG and SME, as SME's authors set it; a fifth of it in nets without convolutions."""
 RATE = 2.0
 """Of the pixels in IG and SME, whose authors set 1: both end higher with it, NL-SME does not (docs/paper.md)."""
 
 
+@by_model("lr", "tv", "schedule")
 def ig(*, lr: float = RATE, tv: float = TV, schedule: str = "paper") -> Attack:
     """Inverting Gradients (Geiping et al. 2020) as the paper runs it: the SME loop with the state fixed at w0."""
     return Attack(
@@ -29,6 +31,7 @@ def ig(*, lr: float = RATE, tv: float = TV, schedule: str = "paper") -> Attack:
     )
 
 
+@by_model("lr", "tv", "schedule")
 def sme(*, lr: float = RATE, lr_t: float = 1e-3, tv: float = TV, schedule: str = "paper") -> Attack:
     """Surrogate Model Extension (Zhu, Yao, Blaschko 2023): one state on the line between w0 and wT (eq. 3)."""
     return Attack(
@@ -42,6 +45,7 @@ def sme(*, lr: float = RATE, lr_t: float = 1e-3, tv: float = TV, schedule: str =
     )
 
 
+@by_model("lr", "tv", "schedule", *PATH)
 def nl_sme(
     *,
     lr: float | None = None,
@@ -76,6 +80,7 @@ def nl_sme(
     )
 
 
+@by_model("lr", "tv", "lr_z", "schedule", "iterations", *PATH)
 def span_sme(
     *,
     lr: float = 1.0,

@@ -17,7 +17,7 @@ from torch import Tensor
 from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Imitating, Layerwise, Masked
-from leakscope.attacks.surrogate import Bezier, Linear
+from leakscope.attacks.surrogate import PATH, Bezier, Linear
 from leakscope.defenses import Imitable, parse_defense
 
 ZEROS = 0.5
@@ -68,7 +68,7 @@ def layerwise(attack: Composition, known: Known, why: str) -> Adapted:
     total = float(signal_to_noise(delta, sigma))
     alpha = (ratios / (1 + ratios)).to(known.delta)
     note: dict[str, object] = {"chosen": "layerwise", "why": why, "sigma": sigma, "snr": total}
-    if total < CURVATURE and isinstance(attack.surrogate, Bezier):
+    if total < CURVATURE and isinstance(attack.surrogate, Bezier) and not attack.asked & PATH:
         attack = replace(attack, surrogate=Linear(t=attack.surrogate.t, lr_t=attack.surrogate.lr_t))
         note["surrogate"] = "the straight line, because noise hides the curvature"
     matching = Layerwise(inner=attack.matching, alpha=alpha, target=target.to(known.delta))

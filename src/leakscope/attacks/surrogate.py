@@ -1,4 +1,4 @@
-"""Where the dummy update is computed. IG, SME and NL-SME differ in this file alone.
+"""Where the dummy update is computed: at w0 for IG, on the line to wT for SME, on a free path for NL-SME.
 
 Weights are vectors in R^p; delta = w0 - wT is the observed update (eq. 5).
 """
@@ -14,6 +14,9 @@ from torch import Tensor
 from leakscope.attacks.calculus import Pull, Tensors
 from leakscope.attacks.known import Known, Variable, Variables
 from leakscope.attacks.passes import Passes
+
+PATH = frozenset({"trajectory", "lr_p", "lambda_p"})
+"""Options that say how free the path is; who gives one wants no straight line instead."""
 
 
 class Surrogate(Protocol):

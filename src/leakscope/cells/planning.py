@@ -16,7 +16,7 @@ from leakscope import data, victims
 from leakscope.attacks import ATTACKS, read_settings
 from leakscope.attacks.budget import parse_duration
 from leakscope.attacks.diffusion.granting import without_a_prior
-from leakscope.attacks.schedules import usual_iterations
+from leakscope.attacks.few_steps import usual_iterations
 from leakscope.cells.recorded import recorded_model
 from leakscope.cells.request import Request
 from leakscope.cells.scene import make_client
@@ -151,6 +151,7 @@ def attacked(request: Request) -> list[tuple[AttackSpec, str | None]]:
 
 def _attacked(request: Request, attack: str, settings: dict[str, Any]) -> tuple[AttackSpec, str | None]:
     auxiliary = ATTACKS[attack].auxiliary
+    usual = usual_iterations(ATTACKS[attack].recipe(), request.schedule)
     folder = find_prior(request.prior) if auxiliary and request.prior is not None else None
     spec = part_of(
         request,
@@ -159,7 +160,8 @@ def _attacked(request: Request, attack: str, settings: dict[str, Any]) -> tuple[
         settings=settings,
         auxiliary=auxiliary,
         prior=None if folder is None else str(folder),
-        iterations=request.iterations or usual_iterations(ATTACKS[attack].recipe(), request.schedule),
+        iterations=request.iterations or usual,
+        iterations_asked=request.iterations == usual and "iterations" in ATTACKS[attack].by_model,
         budget=parse_duration(request.budget) if request.budget else None,
     )
     return spec, None if folder is None else fingerprint(folder)
@@ -250,7 +252,7 @@ def _prior_problems(request: Request) -> Iterable[Problem]:
 def split_settings(texts: Sequence[str], attacks: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`nl-sme.lambda_p=0.01` -> {"nl-sme": {"lambda_p": 0.01}}; an error if that attack is not in the run.
 
-    A parameter that is given its default is left out: the cell is the same one.
+    A parameter that is given its default is left out, unless a model could change that one: the cell is the same one.
     """
     chosen: dict[str, dict[str, Any]] = {name: {} for name in attacks}
     problems = []
@@ -274,7 +276,8 @@ def split_settings(texts: Sequence[str], attacks: Sequence[str]) -> dict[str, di
         ready, found = gather(lambda attack=attack: read_settings(attack, chosen[attack]))  # type: ignore[misc]
         problems += found
         usual = inspect.signature(ATTACKS[attack].recipe).parameters
-        chosen[attack] = {name: value for name, value in (ready or {}).items() if value != usual[name].default}
+        given, kept = (ready or {}).items(), ATTACKS[attack].by_model
+        chosen[attack] = {name: value for name, value in given if name in kept or value != usual[name].default}
     refuse(problems)
     return chosen
 

@@ -14,6 +14,7 @@ from leakscope.attacks import build_attack
 from leakscope.attacks.budget import Budget
 from leakscope.attacks.checkpoints import Checkpoint
 from leakscope.attacks.engine import Attack
+from leakscope.attacks.few_steps import InFewSteps
 from leakscope.attacks.fitting import Fit
 from leakscope.attacks.memory import peak_memory_mb, reset_peak_memory
 from leakscope.attacks.watch import Watch
@@ -102,17 +103,17 @@ def compose(cell: Cell) -> Attack:
     """The attack of a cell with its run-wide options."""
     asked = cell.attack
     prior = {} if asked.prior is None else {"prior": asked.prior}
-    attack = build_attack(asked.attack, {**asked.settings, **prior}, matching=asked.matching)
-    adaptations = (*attack.adaptations, Fit(memory=asked.memory))
+    attack = build_attack(asked.attack, {**asked.settings, **prior}, matching=asked.matching, schedule=asked.schedule)
+    adaptations = (*attack.adaptations, InFewSteps(), Fit(memory=asked.memory))
     if asked.budget is not None:
         adaptations = (*adaptations, Budget(seconds=asked.budget / cell.combined))
     return replace(
         attack,
         adaptations=adaptations,
         iterations=asked.iterations,
+        asked=attack.asked | ({"iterations"} if asked.iterations_asked else set()),
         history=asked.history,
         restarts=asked.restarts,
-        schedule=asked.schedule or attack.schedule,
         early_stop=asked.early_stop or attack.early_stop,
         compile=asked.compile,
     )

@@ -135,6 +135,8 @@ class AttackSpec(AttackOptions):
     auxiliary: bool = False
     """Whether the attacker has other images; `prior` is the folder of what was made of them."""
     iterations: int = 1000
+    iterations_asked: bool = False
+    """Whether somebody asked for as many as the attack takes by itself, where a model could change that number."""
     budget: float | None = None
     """Seconds; the number of iterations then follows from the machine, and the run cannot be repeated bit for bit."""
 
