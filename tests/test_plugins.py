@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,7 +124,7 @@ def test_a_note_that_no_file_can_hold_fails_its_cell_alone(plugin: Path) -> None
     request = Request(**TINY, attacks=["sme"], defenses=["none", "shrink"], plugins=[str(plugin)])
     result = run_cells(request.cells(), plugin.parent / "run", request, execute=choose_executor(workers=1))
     assert [cell["status"] for cell in result.cells] == ["finished", "failed"]
-    assert "not JSON serializable" in result.cells[1]["error"]
+    assert "Unable to serialize" in result.cells[1]["error"]
 
 
 DATA = """

@@ -37,14 +37,13 @@ BROUGHT = ("dataset", "model", "n", *sorted(names_of(TrainingOptions)), "clients
 T = TypeVar("T")
 
 
-def plan(request: Request, dataset: data.Dataset | None = None, *, also: Iterable[Problem] = ()) -> list[Cell]:
-    """The cells that answer a request, or all of its problems at once, with those that the caller has found."""
+def plan(request: Request, dataset: data.Dataset | None = None) -> list[Cell]:
+    """The cells that answer a request, or all of its problems at once; `dataset` saves reading it once more."""
     if request.client is not None:
-        return _of_own(request, also)
-    found, unread = (
-        (dataset, []) if dataset is not None else gather(partial(data.load, request.dataset, root=request.data_root))
-    )
-    refuse([*problems(request), *also, *unread])
+        return _of_own(request)
+    wrong = problems(request)  # first, because a plugin may bring the data set
+    found, unread = gather(lambda: dataset or data.load(request.dataset, root=request.data_root))
+    refuse([*wrong, *unread])
     assert found is not None
     cells = grid(request, found.name, found.fingerprint)
     model = victims.fingerprint(str(cells[0].client.model), shape=found.shape, classes=found.classes)
@@ -54,14 +53,14 @@ def plan(request: Request, dataset: data.Dataset | None = None, *, also: Iterabl
     return cells
 
 
-def _of_own(request: Request, also: Iterable[Problem]) -> list[Cell]:
+def _of_own(request: Request) -> list[Cell]:
     """The cells of a client that was given."""
     own, unread = gather(partial(own_client, request))
     refuse([*unread, *_overruled(request)])
     assert own is not None
     brought = {**asdict(own.training), "n": len(own), "w0": "own" if request.w0 == "fresh" else request.w0}
     asked = replace(request, client=None, **brought)
-    refuse([*problems(asked), *also])
+    refuse(problems(asked))
     source = Own(own=request.client if isinstance(request.client, str) else None)
     cells = grid(replace(asked, model=own.model_name), own.name, own.fingerprint, source=source)
     for cell in {cell.defense: cell for cell in cells}.values():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from leakscope.cells.spec import AttackOptions, Cell, ClientSpec
-from leakscope.errors import Problem
 from leakscope.settings import ATTACK, CLIENT, RUN, Option, declared
 
 if TYPE_CHECKING:
@@ -95,11 +94,8 @@ class Request(AttackOptions, ClientSpec):
         for name, one in declared(type(self)).items():
             object.__setattr__(self, name, one.read(getattr(self, name)))
 
-    def cells(self, dataset: Dataset | None = None, *, also: Iterable[Problem] = ()) -> list[Cell]:
-        """The grid, after every problem of the request was looked for; `dataset` saves reading it once more.
-
-        `also`: problems that the caller has found, to be told with them.
-        """
+    def cells(self, dataset: Dataset | None = None) -> list[Cell]:
+        """The grid, after every problem of the request was looked for; `dataset` saves reading it once more."""
         from leakscope.cells.planning import plan  # with torch; the options alone do without it
 
-        return plan(self, dataset, also=also)
+        return plan(self, dataset)
