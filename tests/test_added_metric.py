@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +9,7 @@ from rich.console import Console
 
 from leakscope.audits.audit import AuditResult, run_cells
 from leakscope.audits.tune import Range, Study
+from leakscope.cells.record import Record
 from leakscope.cells.request import Request
 from leakscope.metrics import METRICS
 from leakscope.paper import read_target
@@ -85,17 +85,18 @@ def test_the_report_shows_and_explains_it(audited: AuditResult) -> None:
 
 
 def test_tables_of_the_paper_and_results_have_it(audited: AuditResult) -> None:
-    (cell,), (record,) = REQUEST.cells(), audited.cells
+    (cell,), (record,) = REQUEST.cells(), audited.records
     row = brief(record, cell)
-    assert row["metrics"]["worst_pixel"] == record["metrics"]["worst_pixel"]
+    assert row["metrics"]["worst_pixel"] == record.metrics["worst_pixel"]
+    kept = Record.taken_over({**row, "source": "mine.json", "commit": ""}, cell)
     target = read_target("table2").model_copy(update={"metrics": ("psnr", "worst_pixel")})
-    table = markdown(lines_of(Entry(target, target.settings[0], "sme", (REQUEST,)), [row | {"missing": {}}]))
-    assert f"| worst | – | {record['metrics']['worst_pixel']:.2f} |" in table
+    table = markdown(lines_of(Entry(target, target.settings[0], "sme", (REQUEST,)), [kept]))
+    assert f"| worst | – | {record.metrics['worst_pixel']:.2f} |" in table
 
 
 @pytest.mark.usefixtures("audited")
-def test_it_can_be_tuned_by_and_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    from leakscope.cli.lists import list_
+def test_it_can_be_tuned_by_and_is_listed() -> None:
+    from leakscope.cli.catalogue import live
 
     study = Study(
         attack="sme",
@@ -106,7 +107,6 @@ def test_it_can_be_tuned_by_and_is_listed(capsys: pytest.CaptureFixture[str]) ->
         metric="worst_pixel",
     )
     assert list(study.problems()) == []
-    list_("metrics", json_=True)
-    listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    listed = {row["name"]: row for row in live()["metrics"]}
     assert listed["worst_pixel"]["meaning"] == METRICS["worst_pixel"].meaning
     assert not listed["worst_pixel"]["higher_is_better"]

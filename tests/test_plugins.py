@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,31 +157,23 @@ def own_data(tmp_path: Path) -> Path:
 
 
 def test_a_data_set_of_a_plugin_reaches_the_worker_processes(own_data: Path) -> None:
-    data = ("--plugin", own_data.name, "--dataset", "mine", "--data-root", "data")
-    run = ("--attack", "ig", "--attack", "sme", "--writer", "3", "--n", "2", "--epochs", "1", "--iterations", "2")
-    command = [sys.executable, "-m", "leakscope", "audit", *data, *run, "--workers", "2", "--out", "run", "--json"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=own_data.parent, env=environment, check=False, timeout=250
-    )
-    assert done.returncode == 0, done.stderr
-    cells = json.loads(done.stdout)["cells"]
-    assert [(cell["dataset"], cell["model"], cell["status"]) for cell in cells] == [
-        ("mine", "cnn-mnist", "finished")
-    ] * 2
-    assert cells[0]["client"]["writer"] == "3"
-    assert cells[0]["metrics"]["identified"] is not None
+    root, out = own_data.parent / "data", own_data.parent / "run"
+    options = {"n": 2, "epochs": 1, "iterations": 2, "writer": "3", "seed": 3, "attacks": ["ig"]}
+    request = Request(**options, dataset="mine", data_root=root, plugins=[str(own_data)])
+    result = run_cells(request.cells(), out, request, execute=choose_executor(workers=2))
+    told = [(cell.dataset, cell.model, cell.client.writer, cell.status) for cell in result.records]
+    assert told == [("mine", "cnn-mnist", "3", "finished")]
+    assert result.records[0].metrics["identified"] is not None
+    events = [json.loads(line) for path in out.rglob("events.jsonl") for line in path.read_text().splitlines()]
+    assert os.getpid() not in {event["worker"] for event in events}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's own, when it is imported
-def test_a_data_set_of_a_plugin_is_in_every_list_and_never_in_a_redacted_report(
-    own_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from leakscope.cli.lists import list_
+def test_a_data_set_of_a_plugin_is_listed_and_never_in_a_redacted_report(own_data: Path) -> None:
+    from leakscope.cli.catalogue import live
     from leakscope.report.redaction import withhold
 
-    list_("datasets", plugins=[str(own_data)], json_=True)
-    (mine,) = (row for row in json.loads(capsys.readouterr().out) if row["name"] == "mine")
+    (mine,) = (row for row in live([str(own_data)])["datasets"] if row["name"] == "mine")
     assert (mine["model"], mine["clients"], mine["description"]) == ("cnn-mnist", "its writers", "noise")
     assert withhold("leakscope audit --dataset mine --n 4") == "leakscope audit --dataset … --n 4"
 
