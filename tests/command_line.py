@@ -50,3 +50,9 @@ def leakscope(*arguments: object, cwd: Path | None = None) -> Done:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+def succeed(*arguments: object) -> None:
+    """Run a command, which must succeed."""
+    done = leakscope(*arguments)
+    assert done.returncode == 0, done.stderr

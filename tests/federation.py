@@ -1,8 +1,7 @@
-"""Small Flower apps and our command line, run in this process."""
+"""Small Flower apps, run in this process."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -84,15 +83,3 @@ def federate(
 
     run_apps(server, client, clients=clients, run_config=run_config)
     return found[0]
-
-
-def leakscope(*arguments: object) -> None:
-    """Run a command, which must succeed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # typer's, about click, on import
-        from typer.testing import CliRunner
-
-        from leakscope.cli import app
-
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == 0, (done.output, done.exception)

@@ -20,8 +20,6 @@ from leakscope.paper.results import brief
 from leakscope.runs.executors import choose_executor
 from leakscope.user_code import import_code
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # typer's own, when it is imported
-
 FILE = '''
 """The largest error of a pixel."""
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed (extra `flower`)")
 
-from federation import leakscope
+from command_line import succeed
 from leakscope import data
 from leakscope.integrations.flower_local import run_app
 
@@ -55,8 +55,8 @@ def test_one_line_more_gives_recordings_and_a_report(project):
     ]
 
     more = ["--model", "quickstart/task.py:Net", "--labels", "recovered", "--iterations", 2, "--out", "runs/flower"]
-    leakscope("attack", *files[:2], *more)
-    leakscope("report", "runs/flower")
+    succeed("attack", *files[:2], *more)
+    succeed("report", "runs/flower")
     cells = json.loads((project / "runs/flower/result.json").read_text())["cells"]
     assert [cell["round"] for cell in cells] == [1, 2]
     assert {cell["client"]["lr"] for cell in cells} == {0.02}

@@ -17,7 +17,8 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
 import federation
-from federation import TRAINING, client_app, federate, leakscope, net, random_batch
+from command_line import succeed
+from federation import TRAINING, client_app, federate, net, random_batch
 from leakscope import data
 from leakscope.integrations.flower import LeakageAudit, LeakageRecorder
 from leakscope.observation.update_file import read_truth, read_update
@@ -38,7 +39,7 @@ def twins(tmp_path_factory):
     """The same client twice: by `leakscope simulate`, and as a Flower app with the recorder on."""
     folder = tmp_path_factory.mktemp("twins")
     settings = ["--n", "4", "--epochs", "2", "--batch-size", "2", "--lr", "0.00390625", "--seed", "0", "--round", "1"]
-    leakscope("simulate", folder / "mine", "--model", "cnn-mnist", *settings)
+    succeed("simulate", folder / "mine", "--model", "cnn-mnist", *settings)
     photos = data.load("photos")
     batch = data.draw_client(photos, n=4, seed=0)
 
@@ -75,7 +76,7 @@ def test_attacking_either_file_gives_the_same_result(twins, tmp_path):
     results = []
     for path in twins:
         out = tmp_path / path.name
-        leakscope("attack", path, "--attack", "sme", "--iterations", 3, "--out", out)
+        succeed("attack", path, "--attack", "sme", "--iterations", 3, "--out", out)
         (cell,) = json.loads((out / "result.json").read_text())["cells"]
         with safe_open(out / "cells" / cell["key"] / "images.safetensors", framework="pt") as file:
             results.append((cell["metrics"], cell["client"], cell["round"], file.get_tensor("reconstructions")))

@@ -1,32 +1,24 @@
 """`leakscope reproduce` as a person uses it, on drawn data in the paper's layout."""
 
 import json
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from command_line import ENVIRONMENT, command, leakscope
 from leakscope.paper.reproduce import begin, carry_out, lay_out
 from leakscope.paper.results import read_results, same
 from leakscope.runs.local import run_here
 from leakscope.runs.places import Places
 from synthetic import write_cifar
 
-ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.startswith("LEAKSCOPE_")},
-    "OMP_NUM_THREADS": "1",
-    "TORCH_HOME": "/nonexistent",
-}
 
-
-def command(root: Path, out: Path, *options: str) -> list[str]:
-    words = ["reproduce", "table6", "--data-root", str(root), "--out", str(out), *options]
-    return [sys.executable, "-m", "leakscope", *words]
+def words(root: Path, out: Path, *options: str) -> tuple[object, ...]:
+    return ("reproduce", "table6", "--data-root", root, "--out", out, *options)
 
 
 @pytest.fixture(scope="module")
@@ -114,13 +106,9 @@ def test_some_attacks_of_a_table_alone(root):
 
 
 def test_without_the_data_cells_are_null_with_the_reason(tmp_path):
-    from typer.testing import CliRunner
-
-    from leakscope.cli import app
-
-    options = ["table2", "--quick", "--json", "--data-root", str(tmp_path / "empty"), "--out", str(tmp_path / "run")]
-    done = CliRunner().invoke(app, ["reproduce", *options])
-    assert done.exit_code == 2, done.output
+    options = ("table2", "--quick", "--json", "--data-root", tmp_path / "empty", "--out", tmp_path / "run")
+    done = leakscope("reproduce", *options)
+    assert done.returncode == 2, done.stderr
     lines = json.loads(done.stdout)["targets"][0]["lines"]
     assert all(line["measured"] is None for line in lines)
     assert all("is not there" in line["reason"] or "not in this installation" in line["reason"] for line in lines)
@@ -136,7 +124,7 @@ def test_killed_it_ends_with_the_same_numbers(undisturbed, root, tmp_path, kille
     out, seen = tmp_path / "run", set()
     for workers in killed:
         process = subprocess.Popen(
-            command(root, out, "--quick", "--workers", workers),
+            command(*words(root, out, "--quick", "--workers", workers)),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=ENVIRONMENT,
@@ -147,13 +135,7 @@ def test_killed_it_ends_with_the_same_numbers(undisturbed, root, tmp_path, kille
         process.wait()
         seen |= workers_of(out)
     wait_for(lambda: not any(map(is_alive, seen)))
-    last = subprocess.run(
-        command(root, out, "--quick", "--json"),
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
+    last = leakscope(*words(root, out, "--quick", "--json"))
     assert last.returncode == 0, last.stderr
     assert numbers(json.loads(last.stdout)) == numbers(whole.result)
     assert not [path for path in out.rglob(".*") if path.is_file()], "nothing half-written is left"

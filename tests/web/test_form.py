@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pytest
@@ -25,9 +24,8 @@ FILLED = {
 @pytest.fixture(scope="module")
 def audit() -> Any:
     """The `audit` verb of the command line."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # some pairs of typer and click have one on import
-        from leakscope.cli import verb
+    from leakscope.cli import verb
+
     return verb("audit")
 
 

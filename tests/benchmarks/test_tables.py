@@ -4,7 +4,7 @@ import runpy
 import sys
 from pathlib import Path
 
-TABLES = Path(__file__).parents[1] / "benchmarks" / "tables.py"
+TABLES = Path(__file__).parents[2] / "benchmarks" / "tables.py"
 
 
 def test_no_table_is_stale(monkeypatch):

@@ -33,7 +33,7 @@ STRENGTHS = {
 NARROW = {
     "mlp": partial(mlp, width=32),
     "mlp-tiny": partial(mlp_tiny, width=48),
-    "vit": partial(VisionTransformer, width=32),
+    "vit": partial(VisionTransformer, width=32, depth=2),
     "resnet8": partial(resnet8, hidden=32),
 }
 """The wide models with fewer neurons: a thousand are as many singular vectors in every search for noise."""
@@ -84,9 +84,9 @@ def test_every_attack_runs_on_every_model_behind_every_defense(attack, defense, 
         normalisation=client.batch.normalisation,
         labels=client.batch.labels,
     )
-    iterations = 1 if attack in BASELINES else 3
+    iterations = 1 if attack in BASELINES else 2
     settings = {**TINY.get(attack, {}), **prior}
-    composed = replace(build_attack(attack, settings, matching="auto"), iterations=iterations, history=3)
+    composed = replace(build_attack(attack, settings, matching="auto"), iterations=iterations, history=2)
     first = composed(seen)
     assert first.images.shape == client.batch.images.shape
     assert bool(first.images.isfinite().all())
