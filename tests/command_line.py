@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -56,3 +57,9 @@ def succeed(*arguments: object) -> None:
     """Run a command, which must succeed."""
     done = leakscope(*arguments)
     assert done.returncode == 0, done.stderr
+
+
+def workers_of(run: Path) -> set[int]:
+    """The processes that have written events of a run."""
+    lines = (line for path in run.rglob("events.jsonl") for line in path.read_text().splitlines())
+    return {json.loads(line)["worker"] for line in lines if line.endswith("}")}

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 import own_code
-from command_line import leakscope
+from command_line import leakscope, workers_of
 from leakscope.audits.audit import AuditResult
 from leakscope.cli.audit import table_of
 
@@ -78,8 +78,6 @@ def test_a_client_an_attack_and_a_defense_of_one_s_own_reach_the_worker_processe
     ]
     assert cells[0]["client"]["source"] == "client.py:client"
     assert cells[0]["metrics"]["identified"] is not None
-    workers = {
-        json.loads(line)["worker"] for path in tmp_path.rglob("events.jsonl") for line in path.read_text().splitlines()
-    }
+    workers = workers_of(tmp_path / "run")
     assert workers
     assert os.getpid() not in workers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import ENVIRONMENT, command, leakscope
+from command_line import ENVIRONMENT, command, leakscope, workers_of
 from leakscope.paper.reproduce import begin, carry_out, lay_out
 from leakscope.paper.results import read_results, same
 from leakscope.runs.local import run_here
@@ -139,16 +139,6 @@ def test_killed_it_ends_with_the_same_numbers(undisturbed, root, tmp_path, kille
     assert last.returncode == 0, last.stderr
     assert numbers(json.loads(last.stdout)) == numbers(whole.result)
     assert not [path for path in out.rglob(".*") if path.is_file()], "nothing half-written is left"
-
-
-def workers_of(out: Path) -> set[int]:
-    """The processes that have written events."""
-    found = set()
-    for path in out.rglob("events.jsonl"):
-        for line in path.read_text().splitlines():
-            if line.endswith("}"):
-                found.add(json.loads(line)["worker"])
-    return found
 
 
 def is_alive(process: int) -> bool:
