@@ -31,6 +31,11 @@ class InputError(Exception):
         super().__init__("\n".join(str(problem) for problem in problems))
 
 
+def refusal(found: str, *, why: str = "", fix: str = "") -> InputError:
+    """The error for a single problem: `raise refusal("there is no file x", fix="give one")`."""
+    return InputError(Problem(found, why, fix))
+
+
 def refuse(problems: Iterable[Problem]) -> None:
     """Raise one InputError for all problems, or return where there are none."""
     found = tuple(problems)

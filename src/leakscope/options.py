@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from leakscope.errors import InputError, Problem, refuse, unknown
+from leakscope.errors import Problem, refusal, refuse, unknown
 
 Value = bool | int | float | str
 T = typing.TypeVar("T")
@@ -35,7 +35,7 @@ def parse_call(text: str) -> Call:
     """
     name, _, rest = text.strip().partition(":")
     if not name.strip():
-        raise InputError(Problem(f"{text!r} names nothing", fix="write name or name:key=value,key=value"))
+        raise refusal(f"{text!r} names nothing", fix="write name or name:key=value,key=value")
     return Call(name.strip(), tuple(parse_pairs(rest).items()))
 
 
@@ -111,16 +111,7 @@ def read(value: object, hint: object) -> object:
 
 
 def _read_bool(value: str) -> bool:
-    words = {
-        "on": True,
-        "true": True,
-        "yes": True,
-        "1": True,
-        "off": False,
-        "false": False,
-        "no": False,
-        "0": False,
-    }
+    words = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
     if value.lower() not in words:
         raise ValueError("is neither on nor off")
     return words[value.lower()]

@@ -16,7 +16,7 @@ from types import ModuleType
 import numpy as np
 import torch
 
-from leakscope.errors import InputError, Problem
+from leakscope.errors import InputError, refusal
 
 
 def import_code(place: str) -> ModuleType:
@@ -40,12 +40,10 @@ def their_code(what: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            Problem(
-                f"{what} fails: {type(error).__name__}: {error}",
-                why="it is code of your own, and it runs before anything can be audited",
-                fix=f"see {_place_of(error)}",
-            )
+        raise refusal(
+            f"{what} fails: {type(error).__name__}: {error}",
+            why="it is code of your own, and it runs before anything can be audited",
+            fix=f"see {_place_of(error)}",
         ) from error
 
 
@@ -83,7 +81,7 @@ def _find(place: str) -> Path:
         sys.path.insert(0, folder)
     if place.endswith(".py"):
         if not path.is_file():
-            raise InputError(Problem(f"there is no file {path}", fix="give the path of a Python file"))
+            raise refusal(f"there is no file {path}", fix="give the path of a Python file")
         return path
     try:
         with their_code(place):  # which imports the packages around it
@@ -94,7 +92,7 @@ def _find(place: str) -> Path:
         spec = None
     if spec is None or not spec.has_location or spec.origin is None:
         fix = "run from the folder that holds it, or install it"
-        raise InputError(Problem(f"cannot import {place!r}: there is no file of that module", fix=fix))
+        raise refusal(f"cannot import {place!r}: there is no file of that module", fix=fix)
     return Path(spec.origin)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from leakscope.client.training import Client
-from leakscope.errors import Finding, InputError, Problem, refuse, warning
+from leakscope.errors import Finding, Problem, refusal, refuse, warning
 from leakscope.types import ClientBatch, LocalTraining, Normalisation
 from leakscope.user_code import import_code, their_code
 from leakscope.victims import Victim, add_tensor, wrap
@@ -120,11 +120,9 @@ class LocalClient:
         try:
             pickle.dumps(self)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise InputError(
-                Problem(
-                    f"this client cannot be sent to other processes: {error}",
-                    fix="define the model's factory at the top of a module (no lambda), or use workers=1",
-                )
+            raise refusal(
+                f"this client cannot be sent to other processes: {error}",
+                fix="define the model's factory at the top of a module (no lambda), or use workers=1",
             ) from error
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,14 +158,14 @@ def load_client(reference: str) -> LocalClient:
     """`path/to/file.py:name` or `package.module:name`: a LocalClient, or a function that makes one."""
     place, colon, attribute = reference.rpartition(":")
     if not colon:
-        raise InputError(Problem(f"{reference!r} names no client", fix="write client.py:client, file and name"))
+        raise refusal(f"{reference!r} names no client", fix="write client.py:client, file and name")
     found = getattr(import_code(place), attribute, None)
     with their_code(reference):
         client = found() if callable(found) else found
     if not isinstance(client, LocalClient):
         kind = "nothing" if found is None else f"a {type(client).__name__}"
-        raise InputError(
-            Problem(f"{attribute!r} in {place} is {kind}", fix=f"write {attribute} = leakscope.LocalClient(...) there")
+        raise refusal(
+            f"{attribute!r} in {place} is {kind}", fix=f"write {attribute} = leakscope.LocalClient(...) there"
         )
     return client
 
@@ -221,6 +219,5 @@ def _label_problems(labels: Tensor, n: int, classes: int) -> Iterator[Problem]:
             )
     else:
         yield Problem(
-            f"labels are {_size(labels)} for {n} images",
-            fix=f"(N,) whole numbers, or ({n}, {classes}) soft targets",
+            f"labels are {_size(labels)} for {n} images", fix=f"(N,) whole numbers, or ({n}, {classes}) soft targets"
         )

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakscope.data import Dataset
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import InputError, Problem, refusal, refuse
 from leakscope.options import build, parse_call
 from leakscope.types import ClientBatch, stream
 from leakscope.victims import Victim, differences
@@ -106,4 +106,4 @@ def read_weights(path: Path, victim: Victim) -> dict[str, Tensor]:
 
 def _unreadable(path: Path, error: Exception) -> InputError:
     fix = "give a safetensors file, `fresh` or `pretrain:epochs=3`"
-    return InputError(Problem(f"cannot read w0 from {path}: {error}", fix=fix))
+    return refusal(f"cannot read w0 from {path}: {error}", fix=fix)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import Problem, refusal, refuse
 
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 
@@ -49,11 +49,9 @@ def _unpack(archive: Path, target: Path, extract: Callable[[Path, Path], None]) 
         try:
             extract(archive, workshop)
         except BROKEN as error:
-            raise InputError(
-                Problem(f"{archive} cannot be unpacked: {error}", fix="delete it and fetch it again")
-            ) from error
+            raise refusal(f"{archive} cannot be unpacked: {error}", fix="delete it and fetch it again") from error
         if not (workshop / target.name).exists():
-            raise InputError(Problem(f"{archive} holds no {target.name}", fix="delete it and fetch it again"))
+            raise refusal(f"{archive} holds no {target.name}", fix="delete it and fetch it again")
         (workshop / target.name).replace(target)
 
 

@@ -10,21 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from leakscope.data.dataset import Array, Samples
-from leakscope.errors import InputError, Problem
+from leakscope.errors import refusal
 
 BROKEN = (
     pickle.UnpicklingError,
-    *(
-        OSError,
-        EOFError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        KeyError,
-        IndexError,
-        ImportError,
-        MemoryError,
-    ),
+    *(OSError, EOFError, ValueError, TypeError, AttributeError, KeyError, IndexError, ImportError, MemoryError),
 )
 """What a damaged or hostile pickle makes the unpickler raise."""
 
@@ -58,12 +48,10 @@ def _batch(path: Path, label_key: bytes) -> tuple[Array, Array]:
     content = unpickle(path)
     data, labels = content.get(b"data"), content.get(label_key)
     if not (_is_rows(data) and _is_labels(labels) and len(data) == len(labels)):
-        raise InputError(
-            Problem(
-                f"{path} is not a CIFAR batch",
-                why=f"`data` (n, 3072) of bytes and n `{label_key.decode()}` are expected",
-                fix="unpack the official archive again",
-            )
+        raise refusal(
+            f"{path} is not a CIFAR batch",
+            why=f"`data` (n, 3072) of bytes and n `{label_key.decode()}` are expected",
+            fix="unpack the official archive again",
         )
     return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), np.array(labels)
 
@@ -82,15 +70,13 @@ def unpickle(path: Path) -> dict[typing.Any, typing.Any]:
         with path.open("rb") as file:
             content = _PlainData(file, encoding="bytes").load()
     except BROKEN as error:
-        raise InputError(
-            Problem(
-                f"{path} cannot be read: {error or type(error).__name__}",
-                why="only plain data is accepted: a pickle that names other code could do anything",
-                fix="unpack the official archive again (leakscope data fetch gets it and checks it)",
-            )
+        raise refusal(
+            f"{path} cannot be read: {error or type(error).__name__}",
+            why="only plain data is accepted: a pickle that names other code could do anything",
+            fix="unpack the official archive again (leakscope data fetch gets it and checks it)",
         ) from error
     if not isinstance(content, dict):
-        raise InputError(Problem(f"{path} holds a {type(content).__name__}, not a dict"))
+        raise refusal(f"{path} holds a {type(content).__name__}, not a dict")
     return content
 
 

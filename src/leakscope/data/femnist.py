@@ -19,7 +19,7 @@ from PIL import Image
 from leakscope.data.dataset import Array, Samples
 from leakscope.data.pixels import Pixels, eight_bit, square
 from leakscope.data.protobuf import parse_example
-from leakscope.errors import InputError, Problem
+from leakscope.errors import InputError, Problem, refusal
 
 CHARACTERS = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 SHARE = 0.05
@@ -62,8 +62,7 @@ def _leaf_groups(path: Path, split: int) -> list[_Group]:
 
 def _not_leaf(path: Path, reason: str) -> Problem:
     return Problem(
-        f"{path} is not LEAF's FEMNIST: {reason}",
-        fix="run LEAF's data/femnist/preprocess.sh again, or fetch the data",
+        f"{path} is not LEAF's FEMNIST: {reason}", fix="run LEAF's data/femnist/preprocess.sh again, or fetch the data"
     )
 
 
@@ -77,18 +76,10 @@ def read_parquet(paths: Sequence[Path]) -> Samples:
         chosen = table.take(kept)
         images = np.stack([_png(cell) for cell in chosen["image"].to_pylist()])
         labels = np.array(chosen["character"].to_pylist())
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        NotImplementedError,
-    ) as error:  # pyarrow's own derive from these
-        raise InputError(
-            Problem(
-                f"{paths[0]} is not Hugging Face's flwrlabs/femnist: {error}",
-                fix="download its data/*.parquet again, or `leakscope data fetch femnist`",
-            )
+    except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:  # pyarrow's own derive from these
+        raise refusal(
+            f"{paths[0]} is not Hugging Face's flwrlabs/femnist: {error}",
+            fix="download its data/*.parquet again, or `leakscope data fetch femnist`",
         ) from error
     return Samples(images, labels, writers=writers[kept], label_names=CHARACTERS)
 
@@ -97,11 +88,9 @@ def _import_parquet() -> ModuleType:
     try:
         return importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise InputError(
-            Problem(
-                "FEMNIST is there as parquet files, and pyarrow is not installed",
-                fix="pip install pyarrow, or `leakscope data fetch femnist` for a form that needs nothing",
-            )
+        raise refusal(
+            "FEMNIST is there as parquet files, and pyarrow is not installed",
+            fix="pip install pyarrow, or `leakscope data fetch femnist` for a form that needs nothing",
         ) from error
 
 
@@ -117,11 +106,8 @@ def read_sqlite(paths: Sequence[Path]) -> Samples:
         with closing(sqlite3.connect(f"{paths[0].resolve().as_uri()}?mode=ro", uri=True)) as database:
             return _samples(list(_sqlite_groups(database)))
     except (sqlite3.Error, ValueError) as error:
-        raise InputError(
-            Problem(
-                f"{paths[0]} is not TensorFlow Federated's EMNIST: {error}",
-                fix="leakscope data fetch femnist",
-            )
+        raise refusal(
+            f"{paths[0]} is not TensorFlow Federated's EMNIST: {error}", fix="leakscope data fetch femnist"
         ) from error
 
 
@@ -149,7 +135,7 @@ def some_writers(names: Iterable[str]) -> list[str]:
 def _samples(groups: Sequence[_Group]) -> Samples:
     """Groups one after the other, pixels as (n, 28, 28) uint8."""
     if not groups:
-        raise InputError(Problem("there is no writer in FEMNIST's files", fix="leakscope data fetch femnist"))
+        raise refusal("there is no writer in FEMNIST's files", fix="leakscope data fetch femnist")
     sizes = [len(group.labels) for group in groups]
     unit = np.concatenate([group.pixels for group in groups])
     return Samples(

@@ -16,7 +16,7 @@ from leakscope.data.archives import aside, unpack_lzma, unpack_tar, unpack_zip
 from leakscope.data.catalogue import Download, dataset_info
 from leakscope.data.femnist import read_sqlite
 from leakscope.data.loading import data_root
-from leakscope.errors import InputError, Problem
+from leakscope.errors import InputError, Problem, refusal
 
 Progress = Callable[[int, int | None], None]
 """(bytes so far, bytes in all or None): called after every piece."""
@@ -33,7 +33,7 @@ def fetch(name: str, *, root: Path | None = None, progress: Progress = lambda _d
     """
     info = dataset_info(name)
     if info.download is None:
-        raise InputError(Problem(f"there is nothing to download for {name!r}", fix=info.how))
+        raise refusal(f"there is nothing to download for {name!r}", fix=info.how)
     folder = data_root(root)
     target = folder / info.download.makes
     part = folder / f"{info.download.makes}.part"
@@ -47,11 +47,9 @@ def fetch(name: str, *, root: Path | None = None, progress: Progress = lambda _d
         _INSTALL[info.download.kind](part, target)
         part.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(
-            Problem(
-                f"{folder} cannot be written: {error.strerror or error}",
-                fix="name another folder with --data-root, or make room",
-            )
+        raise refusal(
+            f"{folder} cannot be written: {error.strerror or error}",
+            fix="name another folder with --data-root, or make room",
         ) from error
     return target
 
@@ -109,12 +107,10 @@ def _verify(part: Path, download: Download) -> None:
     found = _digest(part, download)
     if found != download.checksum:
         part.unlink()
-        raise InputError(
-            Problem(
-                f"{download.url} gave another file: {found}, not {download.checksum}",
-                why="it was damaged or changed on the way; it has been removed",
-                fix="fetch again; if that does not help, the publisher has changed the file",
-            )
+        raise refusal(
+            f"{download.url} gave another file: {found}, not {download.checksum}",
+            why="it was damaged or changed on the way; it has been removed",
+            fix="fetch again; if that does not help, the publisher has changed the file",
         )
 
 

@@ -10,7 +10,7 @@ from PIL import ExifTags, Image
 
 from leakscope.data.dataset import Samples
 from leakscope.data.pixels import Pixels, each_file, eight_bit, is_grey, square, to_array
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import Problem, refusal, refuse
 
 SIDE = 32
 KEPT_SIDES = range(16, 129)
@@ -36,17 +36,15 @@ def read_folder(folder: Path) -> Samples:
 def _classes(folder: Path) -> dict[str, list[Path]]:
     """Class name -> its image files, sorted."""
     if not folder.is_dir():
-        raise InputError(Problem(f"there is no folder {folder}", fix="folder:PATH names a folder with images"))
+        raise refusal(f"there is no folder {folder}", fix="folder:PATH names a folder with images")
     names = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     classes = {path.name: _images_in(path) for path in names}
     if len(classes) < 2:
         loose = len(_images_in(folder))
-        raise InputError(
-            Problem(
-                f"{folder} has {len(classes)} sub-folder(s)" + (f" and {loose} loose images" if loose else ""),
-                why="each sub-folder is a class, and a classifier needs at least two",
-                fix=f"sort the images into folders such as {folder / 'cat'} and {folder / 'dog'}",
-            )
+        raise refusal(
+            f"{folder} has {len(classes)} sub-folder(s)" + (f" and {loose} loose images" if loose else ""),
+            why="each sub-folder is a class, and a classifier needs at least two",
+            fix=f"sort the images into folders such as {folder / 'cat'} and {folder / 'dog'}",
         )
     refuse(
         Problem(f"{folder / name} holds no image", fix="put images there or remove the folder")

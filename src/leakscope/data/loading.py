@@ -14,7 +14,7 @@ from leakscope.data.catalogue import DATASETS, EITHER, Form, dataset_info
 from leakscope.data.dataset import Dataset, Samples, assemble
 from leakscope.data.folder import read_folder
 from leakscope.data.photos import photos_path, read_photos
-from leakscope.errors import InputError, Problem
+from leakscope.errors import InputError, Problem, refusal
 from leakscope.user_code import their_code
 
 
@@ -67,10 +67,10 @@ def _read(name: str, form: Form, paths: Sequence[Path]) -> Samples:
         try:
             samples: object = form.read(paths)
         except OSError as error:
-            raise InputError(Problem(f"{paths[0]} cannot be read: {error.strerror or error}")) from error
+            raise refusal(f"{paths[0]} cannot be read: {error.strerror or error}") from error
         if not isinstance(samples, Samples):
             found = f"the reader of {name} gives a {type(samples).__name__}"
-            raise InputError(Problem(found, fix="return leakscope.data.Samples(images, labels)"))
+            raise refusal(found, fix="return leakscope.data.Samples(images, labels)")
         return replace(samples, images=np.asarray(samples.images), labels=np.asarray(samples.labels))
 
 

@@ -10,27 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from leakscope.data.dataset import Array, Samples
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import InputError, Problem, refusal, refuse
 
-BROKEN = (
-    ValueError,
-    OSError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    NotImplementedError,
-    RuntimeError,
-    MemoryError,
-)
+BROKEN = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, MemoryError)
 """What numpy and zipfile raise for truncated, damaged, encrypted or pickled content."""
 
 
 def read_npz(paths: Sequence[Path]) -> Samples:
     """leakscope's own form. `writer_names` names each value of `writer`, or without that each sample's."""
     found = read_arrays(
-        paths[0],
-        needed=("images", "labels"),
-        optional=("writer", "split", "label_names", "writer_names"),
+        paths[0], needed=("images", "labels"), optional=("writer", "split", "label_names", "writer_names")
     )
     writers, names = _writers(found)
     return Samples(
@@ -53,11 +42,9 @@ def read_arrays(path: Path, *, needed: Iterable[str], optional: Iterable[str] = 
                     return _pick(path, archive, tuple(needed), tuple(optional))
     except BROKEN as error:
         raise InputError(_damaged(path, error)) from error
-    raise InputError(
-        Problem(
-            f"{path} holds one bare array, not an npz archive",
-            fix="write it with numpy.savez_compressed(file, images=..., labels=...)",
-        )
+    raise refusal(
+        f"{path} holds one bare array, not an npz archive",
+        fix="write it with numpy.savez_compressed(file, images=..., labels=...)",
     )
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from leakscope.data.dataset import Samples
 from leakscope.data.pixels import Pixels
-from leakscope.errors import InputError, Problem
+from leakscope.errors import refusal
 
 SIDE = 32
 PER_PHOTO = 60
@@ -80,12 +80,10 @@ def _open(package: str, file: str) -> Image.Image:
         with Image.open(path) as image:
             return image.convert("RGB")
     except OSError as error:
-        raise InputError(
-            Problem(
-                f"the photograph {path} cannot be read: {error}",
-                why="`photos` uses the pictures inside the scikit-image and matplotlib wheels",
-                fix="pip install --force-reinstall scikit-image matplotlib",
-            )
+        raise refusal(
+            f"the photograph {path} cannot be read: {error}",
+            why="`photos` uses the pictures inside the scikit-image and matplotlib wheels",
+            fix="pip install --force-reinstall scikit-image matplotlib",
         ) from error
 
 
@@ -93,5 +91,5 @@ def _locate(package: str, file: str) -> Path:
     """A file of an installed package, found without importing it."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        raise InputError(Problem(f"{package} is not installed", fix="pip install scikit-image matplotlib"))
+        raise refusal(f"{package} is not installed", fix="pip install scikit-image matplotlib")
     return Path(spec.origin).parent / file

@@ -22,10 +22,7 @@ def read_tiny_imagenet(paths: Sequence[Path]) -> Samples:
     wnids = sorted(paths[0].read_text(encoding="utf-8").split())
     files = {wnid: sorted((folder / "train" / wnid / "images").glob("*.JPEG"))[:PER_CLASS] for wnid in wnids}
     refuse(
-        Problem(
-            f"{folder / 'train' / wnid / 'images'} holds no JPEG image",
-            fix="unpack the official archive again",
-        )
+        Problem(f"{folder / 'train' / wnid / 'images'} holds no JPEG image", fix="unpack the official archive again")
         for wnid, some in files.items()
         if not some
     )

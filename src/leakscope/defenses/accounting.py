@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from leakscope.errors import InputError, Problem
+from leakscope.errors import refusal
 
 LARGEST_PRV = 200.0
 """Above this epsilon the PRV accountant runs out of float64 and memory, and the number says nothing any more."""
@@ -34,12 +34,10 @@ def opacus() -> Any:
         importlib.import_module("opacus.validators")
         importlib.import_module("opacus.accountants")
     except ImportError as error:
-        raise InputError(
-            Problem(
-                f"dpsgd needs Opacus: {error}",
-                why="it takes gradients apart by sample and accounts for the privacy spent",
-                fix="pip install 'leakscope[dp]'",
-            )
+        raise refusal(
+            f"dpsgd needs Opacus: {error}",
+            why="it takes gradients apart by sample and accounts for the privacy spent",
+            fix="pip install 'leakscope[dp]'",
         ) from error
     return package
 

@@ -42,13 +42,7 @@ class Soteria:
         """The layer must be there, with one feature vector per image."""
         weights = victim.weights()
         device = next(iter(weights.values())).device
-        embeddings(
-            victim,
-            self._head(victim),
-            weights,
-            victim.buffers(),
-            torch.zeros(1, *victim.shape, device=device),
-        )
+        embeddings(victim, self._head(victim), weights, victim.buffers(), torch.zeros(1, *victim.shape, device=device))
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """Zero the masked columns and note how many."""

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import InputError, Problem, refusal, refuse
 from leakscope.integrations.facts import READERS, Facts, declared, hint, observed
 from leakscope.integrations.recording import Private, as_private, as_recorded, as_update, write
 from leakscope.integrations.watching import Seen, plain, watching
@@ -30,7 +30,7 @@ try:
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result, Strategy
 except ImportError as error:
-    raise InputError(Problem(f"the recorder needs Flower: {error}", fix="pip install 'leakscope[flower]'")) from error
+    raise refusal(f"the recorder needs Flower: {error}", fix="pip install 'leakscope[flower]'") from error
 
 CONVENTIONAL = {
     "lr": ("lr", "learning-rate", "learning_rate"),

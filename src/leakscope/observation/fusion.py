@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import Problem, refusal, refuse
 from leakscope.options import build, parse_pairs, write
 from leakscope.types import Update, stream
 
@@ -73,7 +73,7 @@ def other_seeds(target: int, count: int) -> tuple[int, ...]:
 
 def _mismatches(target: Update, others: Sequence[Update]) -> list[Problem]:
     if not others:
-        raise InputError(Problem("there is no other update to fuse with", fix="give at least one, or rho = 1"))
+        raise refusal("there is no other update to fuse with", fix="give at least one, or rho = 1")
     shapes = {name: value.shape for name, value in target.delta.items()}
     return [
         Problem(

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from leakscope.errors import InputError, Problem, refuse, unknown
+from leakscope.errors import InputError, Problem, refusal, refuse, unknown
 from leakscope.files import writing
 from leakscope.types import LocalTraining, Normalisation, Update, Weights
 
@@ -76,9 +76,7 @@ def write_update(path: Path, recorded: RecordedUpdate) -> None:
     }
     with writing(path) as aside:
         save_file(
-            {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()},
-            aside,
-            {HEADER: json.dumps(header)},
+            {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, aside, {HEADER: json.dumps(header)}
         )
 
 
@@ -124,7 +122,7 @@ def read_update(path: Path) -> RecordedUpdate:
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """All tensors and the JSON header of one of our safetensors files."""
     if not path.is_file():
-        raise InputError(Problem(f"there is no file {path}", fix="give the path of an *.update.safetensors file"))
+        raise refusal(f"there is no file {path}", fix="give the path of an *.update.safetensors file")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -136,11 +134,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (ValueError, RecursionError):  # no JSON, numbers beyond any use, or nested without end
         header = None
     if not isinstance(header, dict):
-        raise InputError(
-            Problem(
-                f"{path.name} has no leakscope header that can be read",
-                fix="write it with leakscope.write_update, not save_file",
-            )
+        raise refusal(
+            f"{path.name} has no leakscope header that can be read",
+            fix="write it with leakscope.write_update, not save_file",
         )
     return tensors, header
 
@@ -160,7 +156,7 @@ def read_truth(path: Path) -> tuple[Tensor, Tensor, Tensor, str]:
     """(images, labels, held-out candidates, dataset name) of a truth file, once all of it can be scored against."""
     tensors, header = read_tensors(path)
     if not {"images", "labels", "candidates"} <= tensors.keys():
-        raise InputError(Problem(f"{path.name} holds no private images", fix="use the file that `simulate` wrote"))
+        raise refusal(f"{path.name} holds no private images", fix="use the file that `simulate` wrote")
     images, labels, candidates = (tensors[name] for name in ("images", "labels", "candidates"))
     refuse(Problem(f"{path.name}: {p.found}", p.why, p.fix) for p in _truth_problems(images, labels, candidates))
     labels = labels.float() if labels.is_floating_point() else labels.long()

@@ -128,9 +128,7 @@ def _curves(
     return figure
 
 
-def _strips(
-    strips: Sequence[tuple[str, Sequence[tuple[str, Images]]]],
-) -> Figure:
+def _strips(strips: Sequence[tuple[str, Sequence[tuple[str, Images]]]]) -> Figure:
     rows = [(name, label, images) for name, group in strips for label, images in group]
     figure, panels = panels_of(len(rows), max(len(images) for _, _, images in rows), width=2 * COLUMN)
     for row, (name, label, images) in enumerate(rows):

@@ -13,7 +13,7 @@ from leakscope.attacks import ATTACKS
 from leakscope.cells.planning import grid
 from leakscope.cells.request import Request
 from leakscope.cells.spec import Cell
-from leakscope.errors import InputError, Problem
+from leakscope.errors import InputError, refusal
 from leakscope.paper.targets import Setting, Target
 from leakscope.runs.places import Places
 
@@ -93,7 +93,7 @@ def clients_of(dataset: str, count: int) -> list[dict[str, Any]]:
         return [{"seed": FIRST_SEED + place} for place in range(count)]
     if count > (most := len(writers)):
         found = f"--clients {count}: {most} writers of {dataset} are for reports"
-        raise InputError(Problem(found, fix=f"--clients {most}"))
+        raise refusal(found, fix=f"--clients {most}")
     return [{"writer": writer, "seed": int(writer)} for writer in writers[:count]]
 
 

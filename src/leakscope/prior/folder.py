@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import InputError, Problem, refusal, refuse
 from leakscope.files import write_json, writing
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.images import digests
@@ -39,9 +39,7 @@ def diffusers() -> Any:
     try:
         return importlib.import_module("diffusers")
     except ImportError as error:
-        raise InputError(
-            Problem(f"diffusion priors need diffusers: {error}", fix="pip install 'leakscope[diffusion]'")
-        ) from error
+        raise refusal(f"diffusion priors need diffusers: {error}", fix="pip install 'leakscope[diffusion]'") from error
 
 
 def find_prior(name: str) -> Path:
@@ -50,19 +48,17 @@ def find_prior(name: str) -> Path:
     if folder.is_dir():
         return folder.resolve()
     if not HUB_NAME.fullmatch(name):
-        raise InputError(Problem(f"there is no prior in {name}: no such folder", fix=MAKE))
+        raise refusal(f"there is no prior in {name}: no such folder", fix=MAKE)
     diffusers()  # brings the hub's client along
     hub: Any = importlib.import_module("huggingface_hub")
     try:
         return Path(hub.snapshot_download(name, allow_patterns=["*.json", "*.safetensors"]))
     except (OSError, ValueError) as error:
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
-            Problem(
-                f"the prior {name} is no folder here and could not be fetched from the Hugging Face hub",
-                why=said,
-                fix=f"give the folder of a downloaded one, or make one: {MAKE}",
-            )
+        raise refusal(
+            f"the prior {name} is no folder here and could not be fetched from the Hugging Face hub",
+            why=said,
+            fix=f"give the folder of a downloaded one, or make one: {MAKE}",
         ) from error
 
 
@@ -97,7 +93,7 @@ def _object(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise InputError(Problem(f"{path} holds no JSON object", why="it is damaged or cut off", fix=MAKE))
+        raise refusal(f"{path} holds no JSON object", why="it is damaged or cut off", fix=MAKE)
     return found
 
 
@@ -125,7 +121,7 @@ def read_denoiser(folder: Path) -> Denoiser:
         )
         scheduler = library.DDPMScheduler.from_config(_object(_place(folder, SCHEDULE)))
     except Exception as error:  # whatever diffusers makes of settings that do not fit together
-        raise InputError(Problem(f"the prior in {folder} cannot be read: {error}", fix=MAKE)) from error
+        raise refusal(f"the prior in {folder} cannot be read: {error}", fix=MAKE) from error
     return as_denoiser(network.eval().requires_grad_(False).float(), scheduler)
 
 
@@ -165,24 +161,20 @@ def refuse_overlap(folder: Path, batch: ClientBatch) -> None:
     known = set(load_file(path)["digests"].tolist())
     shared = sum(one in known for one in digests(batch.images).tolist())
     if shared:
-        raise InputError(
-            Problem(
-                f"the prior in {folder} was trained on {shared} of the client's {len(batch)} images",
-                why="it would remember them",
-                fix="leakscope prior train --avoid SEEDS --avoid-n N, with the seeds and --n of the audited clients",
-            )
+        raise refusal(
+            f"the prior in {folder} was trained on {shared} of the client's {len(batch)} images",
+            why="it would remember them",
+            fix="leakscope prior train --avoid SEEDS --avoid-n N, with the seeds and --n of the audited clients",
         )
 
 
 def require_same(folder: Path, wanted: str) -> None:
     """Refuse a prior that has changed since the run was planned."""
     if fingerprint(folder) != wanted:
-        raise InputError(
-            Problem(
-                f"the prior in {folder} is not the one that this run was planned with",
-                why="results of different priors would be mixed",
-                fix="choose another --out",
-            )
+        raise refusal(
+            f"the prior in {folder} is not the one that this run was planned with",
+            why="results of different priors would be mixed",
+            fix="choose another --out",
         )
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from leakscope.data import Dataset, draw_client
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import Problem, refusal, refuse
 
 LEAST = 16
 """Fewer images teach nothing."""
@@ -42,12 +42,10 @@ class PublicImages:
 def gather(dataset: Dataset, *, avoid: Sequence[int], n: int) -> PublicImages:
     """All different images of a data set without those of the clients that the seeds `avoid` draw, n each."""
     if dataset.writers is not None and not dataset.for_priors:
-        raise InputError(
-            Problem(
-                f"the writers of {dataset.name} are the clients",
-                why="a prior must not know their hands",
-                fix=f"--data {dataset.auxiliary or 'another set of such images'}",
-            )
+        raise refusal(
+            f"the writers of {dataset.name} are the clients",
+            why="a prior must not know their hands",
+            fix=f"--data {dataset.auxiliary or 'another set of such images'}",
         )
     seeds = () if dataset.for_priors else tuple(avoid)
     taken: set[int] = set()
@@ -91,6 +89,6 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for piece in filter(None, (piece.strip() for piece in text.split(","))):
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
         if found is None:
-            raise InputError(Problem(f"--avoid {piece!r} is no seed and no range", fix="--avoid 0,101-105"))
+            raise refusal(f"--avoid {piece!r} is no seed and no range", fix="--avoid 0,101-105")
         seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
     return tuple(seeds)

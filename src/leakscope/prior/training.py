@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import Problem, refusal, refuse
 from leakscope.files import commit, versions, writing
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.folder import as_denoiser, diffusers, write_prior
@@ -250,7 +250,7 @@ def _read(place: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(place, weights_only=True)
     except (OSError, RuntimeError, EOFError, LookupError, ValueError, pickle.UnpicklingError) as error:
-        raise InputError(
-            Problem(f"the checkpoint {place} cannot be read", fix="delete it and train again, or choose another --out")
+        raise refusal(
+            f"the checkpoint {place} cannot be read", fix="delete it and train again, or choose another --out"
         ) from error
     return state

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
-from leakscope.errors import InputError, Problem, unknown
+from leakscope.errors import InputError, Problem, refusal, unknown
 from leakscope.types import Weights
 from leakscope.user_code import code_fingerprint, import_code, their_code
 from leakscope.victims.cnn import cnn_cifar, cnn_mnist, cnn_organ, resnet8
@@ -90,7 +90,7 @@ def wrap(name: str, factory: Callable[[], nn.Module], *, shape: Shape, classes: 
         with their_code(f"model {name!r}"):
             module = factory()
     if not isinstance(module, nn.Module):
-        raise InputError(Problem(f"model {name!r} is a {type(module).__name__}", fix="return a torch.nn.Module"))
+        raise refusal(f"model {name!r} is a {type(module).__name__}", fix="return a torch.nn.Module")
     module.eval()
     _try_forward(name, module, shape, classes)
     return Victim(name, module, shape, classes)
@@ -139,11 +139,9 @@ def load_factory(reference: str) -> Factory:
     place, _, attribute = reference.rpartition(":")
     factory = getattr(import_code(place), attribute, None)
     if not callable(factory):
-        raise InputError(
-            Problem(
-                f"{place} has no function {attribute!r}",
-                fix=f"define `def {attribute}(shape, classes) -> torch.nn.Module` there",
-            )
+        raise refusal(
+            f"{place} has no function {attribute!r}",
+            fix=f"define `def {attribute}(shape, classes) -> torch.nn.Module` there",
         )
     return factory if _wants_shape(factory) else lambda _shape, _classes: factory()
 
@@ -168,20 +166,16 @@ def _try_forward(name: str, module: nn.Module, shape: Shape, classes: int) -> No
             out = module(torch.zeros(1, *shape))
     except Exception as error:  # whatever a model of the auditor's own raises
         first, *_ = str(error).splitlines() or [type(error).__name__]
-        raise InputError(
-            Problem(
-                f"model {name!r} does not take images of {'x'.join(map(str, shape))}: {first}",
-                fix="choose another --model, or build the factory for the shape it is given",
-            )
+        raise refusal(
+            f"model {name!r} does not take images of {'x'.join(map(str, shape))}: {first}",
+            fix="choose another --model, or build the factory for the shape it is given",
         ) from error
     if not isinstance(out, Tensor) or tuple(out.shape) != (1, classes):
         found = f"{tuple(out.shape)[1:]} values per image" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-        raise InputError(
-            Problem(
-                f"model {name!r} returns {found}, not {classes} logits",
-                why="the audit covers classifiers: one logit per class",
-                fix="let the factory use the class count it is given",
-            )
+        raise refusal(
+            f"model {name!r} returns {found}, not {classes} logits",
+            why="the audit covers classifiers: one logit per class",
+            fix="let the factory use the class count it is given",
         )
 
 

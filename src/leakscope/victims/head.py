@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakscope.errors import InputError, Problem, unknown
+from leakscope.errors import InputError, refusal, unknown
 from leakscope.types import Weights
 from leakscope.victims import Victim
 
@@ -51,12 +51,10 @@ def find_head(victim: Victim) -> Head:
             handle.remove()
     if not order or order[-1].layer.out_features != victim.classes or order[-1].weight not in victim.sizes:
         found = f"{order[-1].name!r} with {order[-1].layer.out_features} outputs" if order else "no linear layer"
-        raise InputError(
-            Problem(
-                f"model {victim.name!r} does not end in a linear layer of {victim.classes} outputs: {found}",
-                why="label recovery and Soteria read the layer that turns features into logits",
-                fix="choose a model whose classifier is an nn.Linear with a weight of its own",
-            )
+        raise refusal(
+            f"model {victim.name!r} does not end in a linear layer of {victim.classes} outputs: {found}",
+            why="label recovery and Soteria read the layer that turns features into logits",
+            fix="choose a model whose classifier is an nn.Linear with a weight of its own",
         )
     return order[-1]
 
@@ -76,11 +74,9 @@ def embeddings(victim: Victim, head: Head, weights: Weights, buffers: Weights, x
         victim.call(weights, buffers, x)
     if not seen or seen[-1].ndim != 2:
         shape = tuple(seen[-1].shape) if seen else "nothing"
-        raise InputError(
-            Problem(
-                f"layer {head.name!r} of {victim.name!r} is given {shape}, not one feature vector per image",
-                fix="name a layer that comes after flattening or pooling",
-            )
+        raise refusal(
+            f"layer {head.name!r} of {victim.name!r} is given {shape}, not one feature vector per image",
+            fix="name a layer that comes after flattening or pooling",
         )
     return seen[-1]
 
