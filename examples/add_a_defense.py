@@ -2,30 +2,23 @@
 
 import sys
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import leakscope
 from leakscope.client import Client
 from leakscope.defenses import DEFENSES
-from leakscope.defenses.base import outside
-from leakscope.errors import refuse
-from leakscope.types import LocalTraining, Update
-from leakscope.victims import Victim
+from leakscope.defenses.base import Checked
+from leakscope.options import Range
+from leakscope.types import Update
 
 QUICK = "--quick" in sys.argv
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shrink:
+class Shrink(Checked):
     """Multiply the whole update: what a cautious person might try first. Cosine matching does not even notice."""
 
-    factor: float = 0.5
-
-    def __post_init__(self) -> None:
-        good = 0 < self.factor <= 1
-        refuse(outside("shrink", "factor", self.factor, good, "in (0, 1]", 0.5))
-
-    def check(self, victim: Victim, training: LocalTraining) -> None:
-        """Raise an InputError where this cannot work, before any work starts."""
+    factor: Annotated[float, Range("(0, 1]")] = 0.5
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:  # noqa: ARG002 - it needs neither
         return replace(update, delta={name: self.factor * value for name, value in update.delta.items()})

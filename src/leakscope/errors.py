@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,19 @@ def refuse(problems: Iterable[Problem]) -> None:
     found = tuple(problems)
     if found:
         raise InputError(*found)
+
+
+def each(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """`work` of every item; what is wrong with any of them is raised together, after the last one."""
+    done: list[R] = []
+    problems: list[Problem] = []
+    for item in items:
+        try:
+            done.append(work(item))
+        except InputError as error:
+            problems += error.problems
+    refuse(problems)
+    return done
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> Problem:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from leakscope.errors import Problem, refusal, refuse, unknown
@@ -76,6 +76,31 @@ def build(cls: type[T], options: Mapping[str, object], *, kind: str) -> T:
     )
     refuse(problems)
     return cls(**ready)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where the number of an option must lie: `rate: Annotated[float, Range("[0, 1)")]`, without 1 itself."""
+
+    interval: str
+    example: object = None
+    """For the advice, where the option has no default."""
+
+    def holds(self, number: float) -> bool:
+        low, high = map(float, self.interval[1:-1].split(","))
+        above = low < number or (self.interval[0] == "[" and low == number)
+        return above and (number < high or (self.interval[-1] == "]" and number == high))
+
+
+def out_of_range(part: object, *, kind: str, advice: str) -> Iterator[Problem]:
+    """Which numbers of a dataclass are not in their `Range`; the advice has places for name and example."""
+    hints = typing.get_type_hints(type(part), include_extras=True)
+    for field in dataclasses.fields(typing.cast(typing.Any, part)):
+        value, said = getattr(part, field.name), getattr(hints[field.name], "__metadata__", ())
+        for wanted in (one for one in said if isinstance(one, Range) and value is not None and not one.holds(value)):
+            example = wanted.example if field.default in (None, dataclasses.MISSING) else field.default
+            fix = advice.format(name=field.name, flag=field.name.replace("_", "-"), example=example)
+            yield Problem(f"{kind}: {field.name}={value:g} is not in {wanted.interval}", fix=fix)
 
 
 def _required(cls: type) -> list[str]:

@@ -9,7 +9,7 @@ from functools import cache
 from leakscope.attacks import ATTACKS
 from leakscope.data import DATASETS
 from leakscope.defenses import DEFENSES
-from leakscope.errors import InputError, Problem, refuse
+from leakscope.errors import Problem, each, refuse
 from leakscope.metrics import METRICS
 from leakscope.user_code import code_fingerprint, import_code
 from leakscope.victims import MODELS
@@ -27,13 +27,7 @@ OURS = {name: dict(registry) for name, registry in REGISTRIES.items()}
 
 def load_plugins(places: Sequence[str]) -> None:
     """Import files (`mine.py`) or modules (`package.mine`) that register something; each once for each content."""
-    problems: list[Problem] = []
-    for place in places:
-        try:
-            _load(place, code_fingerprint(place))
-        except InputError as error:
-            problems += error.problems
-    refuse(problems)
+    each(lambda place: _load(place, code_fingerprint(place)), places)
 
 
 def plugins_fingerprint(places: Sequence[str]) -> str | None:

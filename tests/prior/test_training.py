@@ -93,7 +93,11 @@ def test_the_weights_take_two_bytes_each(prior):
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"channels": 12}, "multiple of 8"), ({"batch_size": 0}, "at least 1"), ({"seed": -1}, "neg")],
+    [
+        ({"channels": 12}, "multiple of 8"),
+        ({"batch_size": 0}, "batch_size=0 is not in"),
+        ({"seed": -1}, "seed=-1 is not in"),
+    ],
 )
 def test_a_recipe_is_checked(settings, words):
     with pytest.raises(InputError, match=words):

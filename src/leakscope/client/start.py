@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from safetensors import SafetensorError
@@ -14,33 +14,26 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakscope.data import Dataset
-from leakscope.errors import InputError, Problem, refusal, refuse
-from leakscope.options import build, parse_call
+from leakscope.errors import InputError, refusal, refuse
+from leakscope.options import Range, build, out_of_range, parse_call
 from leakscope.types import ClientBatch, stream
 from leakscope.victims import Victim, differences
 
 WITHOUT_FILE = ("fresh", "own", "recorded")
 """w0 is drawn from the seed, comes with a client of the auditor's own, or lies in the update file."""
+POSITIVE = Range("(0, inf)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrain:
     """SGD with momentum on images that no audited client holds."""
 
-    epochs: int = 1
-    lr: float = 0.02
-    batch_size: int = 32
+    epochs: Annotated[int, POSITIVE] = 1
+    lr: Annotated[float, POSITIVE] = 0.02
+    batch_size: Annotated[int, POSITIVE] = 32
 
     def __post_init__(self) -> None:
-        refuse(
-            Problem(f"--w0 pretrain: {name} = {value} is not positive", fix=f"pretrain:{name}={usual}")
-            for name, value, usual in (
-                ("epochs", self.epochs, 3),
-                ("lr", self.lr, 0.02),
-                ("batch_size", self.batch_size, 32),
-            )
-            if not 0 < value < math.inf
-        )
+        refuse(out_of_range(self, kind="--w0 pretrain", advice="--w0 pretrain:{name}={example}"))
 
 
 def starting_weights(

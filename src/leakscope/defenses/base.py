@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal, Protocol, runtime_checkable
 
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from leakscope.client.training import Client, Gradients
-from leakscope.errors import Problem
+from leakscope.errors import Problem, refuse
+from leakscope.options import Range, out_of_range
 from leakscope.types import LocalTraining, Update, Weights
 from leakscope.victims import Victim
 
@@ -61,11 +63,25 @@ class Imitable(Protocol):
         """
 
 
-class PostTraining:
-    """A transform that works on every model."""
+class Checked:
+    """What a defense is unless it says otherwise: its numbers are within their `Range`, and it works on every model."""
+
+    def __post_init__(self) -> None:
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(self).__name__).lower()
+        advice = f"--defense {name}:{{name}}={{example}}"
+        refuse([*out_of_range(self, kind=name, advice=advice), *self.together()])
+
+    def together(self) -> Iterable[Problem]:
+        """What is wrong with its options taken together."""
+        return ()
 
     def check(self, victim: Victim, training: LocalTraining) -> None:
         """Nothing to check."""
+
+
+SHARE = Range("[0, 1)", 0.9)
+POSITIVE = Range("(0, inf]", 4)
+FINITE = Range("[0, inf)", 0.1)
 
 
 def unit(on: Unit, training: LocalTraining) -> float:
@@ -104,13 +120,6 @@ def share(rate: float, count: int) -> int:
 def noise(value: Tensor, std: float, generator: torch.Generator) -> Tensor:
     """N(0, std²) of the same shape, drawn on the CPU so that every device sees the same numbers."""
     return (torch.randn(value.shape, generator=generator) * std).to(value)
-
-
-def outside(name: str, option: str, value: float, good: bool, wanted: str, example: object) -> list[Problem]:
-    """The problem with one hyper-parameter, or nothing."""
-    if good:
-        return []
-    return [Problem(f"{name}: {option}={value:g} is not {wanted}", fix=f"--defense {name}:{option}={example}")]
 
 
 def _masked(value: Tensor, mask: Tensor) -> Tensor:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from leakscope.client.training import Client
-from leakscope.defenses.base import PostTraining, changed, outside
-from leakscope.errors import refuse
+from leakscope.defenses.base import FINITE, Checked, changed
+from leakscope.options import Range
 from leakscope.types import Update, Weights, stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class Censor(PostTraining):
+class Censor(Checked):
     """Send z_perp = z - <z, g> g / ||g||², rescaled to ||g||, per tensor (CENSOR, NDSS 2025).
 
     Of `trials` random draws the one with the lowest loss on the client's images after a probe step of size
@@ -27,31 +27,20 @@ class Censor(PostTraining):
     direction: zero is sent.
     """
 
-    trials: int = 20
-    probe: float = 1e-4
-
-    def __post_init__(self) -> None:
-        refuse(
-            [
-                *outside("censor", "trials", self.trials, self.trials >= 0, "at least 0", 20),
-                *outside("censor", "probe", self.probe, 0 < self.probe < math.inf, "a positive number", 1e-4),
-            ]
-        )
+    trials: Annotated[int, FINITE] = 20
+    probe: Annotated[float, Range("(0, inf)")] = 1e-4
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """The best orthogonal draw, or the true update."""
         step = self.probe / update.training.lr
-        best, lowest = (
-            None,
-            probe_loss(client, update, {name: torch.zeros_like(v) for name, v in update.delta.items()}),
-        )
-        start = lowest
+        start = lowest = probe_loss(client, update, {name: torch.zeros_like(v) for name, v in update.delta.items()})
+        best: Weights = update.delta
         for candidate in orthogonal_draws(update.delta, self.trials, stream(seed, "censor defense")):
             loss = probe_loss(client, update, {name: step * value for name, value in candidate.items()})
             if loss < lowest:
                 best, lowest = candidate, loss
-        notes = {"censor": {"replaced": best is not None, "loss_before": start, "loss_after": lowest}}
-        return changed(update, best if best is not None else update.delta, notes)
+        notes = {"censor": {"replaced": best is not update.delta, "loss_before": start, "loss_after": lowest}}
+        return changed(update, best, notes)
 
 
 def orthogonal_draws(delta: Weights, trials: int, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +14,15 @@ from torch.nn import functional
 
 from leakscope.client.training import Client, Gradients
 from leakscope.defenses.accounting import accounted_epsilon, opacus
-from leakscope.defenses.base import changed, noise, outside
+from leakscope.defenses.base import FINITE, POSITIVE, Checked, changed, noise
 from leakscope.errors import Problem, refuse
+from leakscope.options import Range
 from leakscope.types import LocalTraining, Update, Weights, stream
 from leakscope.victims import Victim
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPSGD:
+class DPSGD(Checked):
     """g = (sum_i g_i * min(1, clip / ||g_i||) + N(0, sigma² clip² I)) / B in every step (Abadi et al. 2016).
 
     Acts inside training, on each step's gradient; the norm runs over all tensors of one sample's gradient,
@@ -32,31 +33,20 @@ class DPSGD:
     sample with probability B / N in each step.
     """
 
-    epsilon: float | None = None
-    sigma: float | None = None
-    clip: float = 1.0
-    delta: float = 1e-5
+    epsilon: Annotated[float | None, POSITIVE] = None
+    sigma: Annotated[float | None, FINITE] = None
+    clip: Annotated[float, POSITIVE] = 1.0
+    delta: Annotated[float, Range("(0, 1)")] = 1e-5
     poisson: bool = False
 
-    def __post_init__(self) -> None:
-        epsilon, sigma = self.epsilon, self.sigma
-        refuse(
-            [
-                *_strength(epsilon, sigma),
-                *outside("dpsgd", "clip", self.clip, self.clip > 0, "a positive number", 1),
-                *outside("dpsgd", "delta", self.delta, 0 < self.delta < 1, "between 0 and 1", 1e-5),
-            ]
-        )
-        if math.isinf(self.clip) and self.noise_multiplier > 0:
-            refuse(
-                [
-                    Problem(
-                        "dpsgd: clip=inf with noise",
-                        why="the noise is scaled by the clipping bound",
-                        fix="--defense dpsgd:epsilon=10,clip=1",
-                    )
-                ]
-            )
+    def together(self) -> Iterator[Problem]:
+        """One strength, and a bound to scale its noise by."""
+        if (self.epsilon is None) == (self.sigma is None):
+            found = "neither epsilon nor sigma" if self.epsilon is None else "both epsilon and sigma"
+            yield Problem(f"dpsgd: {found} given", fix="--defense dpsgd:epsilon=10 or --defense dpsgd:sigma=0.5")
+        elif math.isinf(self.clip) and (self.sigma or self.epsilon not in (None, math.inf)):
+            why = "the noise is scaled by the clipping bound"
+            yield Problem("dpsgd: clip=inf with noise", why, fix="--defense dpsgd:epsilon=10,clip=1")
 
     @property
     def noise_multiplier(self) -> float:
@@ -157,16 +147,6 @@ def poisson_batches(n: int, training: LocalTraining, *, seed: int) -> Iterator[T
     generator = stream(seed, "poisson batches")
     for _ in range(training.steps(n)):
         yield (torch.rand(n, generator=generator) < training.batch_size / n).nonzero().flatten()
-
-
-def _strength(epsilon: float | None, sigma: float | None) -> list[Problem]:
-    if (epsilon is None) == (sigma is None):
-        found = "neither epsilon nor sigma" if epsilon is None else "both epsilon and sigma"
-        return [Problem(f"dpsgd: {found} given", fix="--defense dpsgd:epsilon=10 or --defense dpsgd:sigma=0.5")]
-    if epsilon is not None:
-        return outside("dpsgd", "epsilon", epsilon, epsilon > 0, "a positive number", 10)
-    assert sigma is not None
-    return outside("dpsgd", "sigma", sigma, 0 <= sigma < math.inf, "a finite number of at least 0", 0.5)
 
 
 def _unsupported(victim: Victim, finding: str) -> Problem:

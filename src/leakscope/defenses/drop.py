@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
 from leakscope.client.training import Client, Gradients, batch_gradient
-from leakscope.defenses.base import changed, outside
+from leakscope.defenses.base import SHARE, Checked, changed
 from leakscope.defenses.sparsify import sparsified
-from leakscope.errors import refuse
-from leakscope.types import LocalTraining, Update, Weights
+from leakscope.types import Update, Weights
 from leakscope.victims import Victim
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drop:
+class Drop(Checked):
     """Gradient dropping (Aji and Heafield 2017): each step takes the largest 1 - rate of gradient plus residual.
 
     Acts inside training. What a step drops is added to the next step's gradient (`residual=off` forgets it), so that an
@@ -25,15 +24,9 @@ class Drop:
     (`scope=global`).
     """
 
-    rate: float
+    rate: Annotated[float, SHARE]
     scope: Literal["tensor", "global"] = "tensor"
     residual: bool = True
-
-    def __post_init__(self) -> None:
-        refuse(outside("drop", "rate", self.rate, 0 <= self.rate < 1, "in [0, 1)", 0.9))
-
-    def check(self, victim: Victim, training: LocalTraining) -> None:
-        """It works on every model."""
 
     def gradients(self, client: Client, *, seed: int) -> Gradients:
         """The gradient of one step without its smallest entries; the residual continues from step to step."""

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from leakscope.client.training import Client
-from leakscope.defenses.base import SCOPES, PostTraining, changed, outside, share
-from leakscope.errors import Problem, refuse
+from leakscope.defenses.base import SCOPES, SHARE, Checked, changed, share
+from leakscope.errors import Problem
 from leakscope.types import Update, Weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class DualPrune(PostTraining):
+class DualPrune(Checked):
     """Zero the `largest` and the `smallest` share of the magnitudes (dual gradient pruning, AAAI 2024).
 
     Acts on the update, ranked per tensor or over all tensors (`scope=global`). The paper carries what was
     pruned over to the next round; an audit looks at one round, so nothing is carried.
     """
 
-    largest: float = 0.05
-    smallest: float = 0.75
+    largest: Annotated[float, SHARE] = 0.05
+    smallest: Annotated[float, SHARE] = 0.75
     scope: Literal["tensor", "global"] = "tensor"
 
-    def __post_init__(self) -> None:
-        refuse(
-            [
-                *outside("dual-prune", "largest", self.largest, 0 <= self.largest < 1, "in [0, 1)", 0.05),
-                *outside("dual-prune", "smallest", self.smallest, 0 <= self.smallest < 1, "in [0, 1)", 0.75),
-            ]
-        )
+    def together(self) -> Iterator[Problem]:
+        """They must leave something to send."""
         if self.largest + self.smallest >= 1:
             both = f"largest={self.largest:g} and smallest={self.smallest:g}"
-            refuse([Problem(f"dual-prune: {both} leave nothing", fix="let them add up to less than 1")])
+            yield Problem(f"dual-prune: {both} leave nothing", fix="let them add up to less than 1")
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """Keep the middle of the ranking."""

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from leakscope.client.training import Client
-from leakscope.defenses.base import PostTraining, Unit, changed, noise, outside, unit
-from leakscope.errors import refuse
+from leakscope.defenses.base import FINITE, Checked, Unit, changed, noise, unit
 from leakscope.types import Update, stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(PostTraining):
+class Gaussian(Checked):
     """G + N(0, std²) in every coordinate (Geyer et al. 2017).
 
     Acts on the accumulated gradient G = (w0 - wT) / lr by default; `on=update` adds N(0, std²) to w0 - wT
     itself.
     """
 
-    std: float
+    std: Annotated[float, FINITE]
     on: Unit = "gradient"
-
-    def __post_init__(self) -> None:
-        refuse(outside("gaussian", "std", self.std, 0 <= self.std < math.inf, "a finite number of at least 0", 0.1))
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """The same noise for the same seed, on every device."""

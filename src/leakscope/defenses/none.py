@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from leakscope.client.training import Client
-from leakscope.defenses.base import PostTraining
+from leakscope.defenses.base import Checked
 from leakscope.types import Update
 
 
 @dataclass(frozen=True, kw_only=True)
-class Undefended(PostTraining):
+class Undefended(Checked):
     """The update as training left it."""
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:

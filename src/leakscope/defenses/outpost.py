@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from leakscope.client.training import Client
-from leakscope.defenses.base import PostTraining, Unit, changed, outside, share, unit
+from leakscope.defenses.base import FINITE, SHARE, Checked, Unit, changed, share, unit
 from leakscope.defenses.sparsify import sparsified
-from leakscope.errors import refuse
+from leakscope.options import Range
 from leakscope.types import Update, Weights, stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outpost(PostTraining):
+class Outpost(Checked):
     """Risk-aware pruning and noise (Wang et al., INFOCOM 2023), with probability 1 / (1 + beta * iteration).
 
     Per layer l: the risk is v_l = min(Var(w_l), 1) at w0; the `prune` share of smallest magnitudes is
@@ -25,25 +25,12 @@ class Outpost(PostTraining):
     (`on=update`: on w0 - wT). `iteration` is how far the federation has come; at 0 the defense always acts.
     """
 
-    noise: float = 0.8
-    prune: float = 0.8
-    fisher: float = 0.4
-    beta: float = 0.125
-    iteration: int = 0
+    noise: Annotated[float, FINITE] = 0.8
+    prune: Annotated[float, SHARE] = 0.8
+    fisher: Annotated[float, Range("[0, 1]")] = 0.4
+    beta: Annotated[float, FINITE] = 0.125
+    iteration: Annotated[int, FINITE] = 0
     on: Unit = "gradient"
-
-    def __post_init__(self) -> None:
-        refuse(
-            problem
-            for option, value, good, wanted, example in (
-                ("noise", self.noise, 0 <= self.noise < math.inf, "a finite number of at least 0", 0.8),
-                ("prune", self.prune, 0 <= self.prune < 1, "in [0, 1)", 0.8),
-                ("fisher", self.fisher, 0 <= self.fisher <= 1, "in [0, 1]", 0.4),
-                ("beta", self.beta, self.beta >= 0, "at least 0", 0.125),
-                ("iteration", self.iteration, self.iteration >= 0, "at least 0", 0),
-            )
-            for problem in outside("outpost", option, value, good, wanted, example)
-        )
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """Prune and perturb, or pass where the draw says so."""

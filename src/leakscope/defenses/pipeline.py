@@ -19,7 +19,7 @@ from leakscope.defenses.outpost import Outpost
 from leakscope.defenses.quantize import Quantize
 from leakscope.defenses.soteria import Soteria
 from leakscope.defenses.sparsify import Sparsify
-from leakscope.errors import InputError, Problem, refuse, unknown
+from leakscope.errors import InputError, Problem, each, refusal, refuse, unknown
 from leakscope.options import build, canonical, parse_call
 from leakscope.types import Update, Weights
 
@@ -60,13 +60,7 @@ class Pipeline:
 
     def check(self, client: Client) -> None:
         """Raise one InputError for everything that cannot work with this client, before any work starts."""
-        problems: list[Problem] = []
-        for part in self.parts:
-            try:
-                part.check(client.victim, client.training)
-            except InputError as error:
-                problems.extend(error.problems)
-        refuse(problems)
+        each(lambda part: part.check(client.victim, client.training), self.parts)
 
     def train(self, client: Client, w0: Weights, *, seed: int, record: bool = False) -> Update:
         """The client's training from w0 with every defense applied; the notes gather what the parts say."""
@@ -85,30 +79,22 @@ def parse_defense(text: str) -> Pipeline:
     >>> str(parse_defense("clip:bound=1.0 + gaussian:std=0.010,on=gradient"))
     'clip:bound=1+gaussian:std=0.01'
     """
-    parts: list[Part] = []
-    problems: list[Problem] = []
     pieces = [piece.strip() for piece in re.split(r"\+(?=\s*[A-Za-z])", text)]  # the + of 1e+06 joins nothing
-    for piece in pieces:
-        try:
-            parts.append(_parse_part(piece))
-        except InputError as error:
-            problems.extend(error.problems)
-    if len(pieces) > 1 and "none" in pieces:
-        problems.append(Problem(f"{text!r} combines 'none' with a defense", fix="leave 'none' out"))
-    refuse(problems)
-    return Pipeline(tuple(part for part in parts if not isinstance(part, Undefended)))
+
+    def parse(piece: str) -> Part:
+        call = parse_call(piece)
+        if call.name not in DEFENSES:
+            raise InputError(unknown("defense", call.name, DEFENSES))
+        if call.name == "none" and len(pieces) > 1:
+            raise refusal(f"{text!r} combines 'none' with a defense", fix="leave 'none' out")
+        return build(DEFENSES[call.name], dict(call.options), kind=call.name)
+
+    return Pipeline(tuple(part for part in each(parse, pieces) if not isinstance(part, Undefended)))
 
 
 def name_of(part: Part) -> str:
     """The name a defense is registered under."""
     return next(name for name, kind in DEFENSES.items() if type(part) is kind)
-
-
-def _parse_part(text: str) -> Part:
-    call = parse_call(text)
-    if call.name not in DEFENSES:
-        raise InputError(unknown("defense", call.name, DEFENSES))
-    return build(DEFENSES[call.name], dict(call.options), kind=call.name)
 
 
 def _train_inside(part: TrainingDefense, client: Client, w0: Weights, seed: int, record: bool) -> Update:

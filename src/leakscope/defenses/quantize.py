@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from leakscope.client.training import Client
-from leakscope.defenses.base import PostTraining, changed, outside
-from leakscope.errors import refuse
+from leakscope.defenses.base import Checked, changed
+from leakscope.options import Range
 from leakscope.types import Update, Weights, stream
 
 FULL = 32
@@ -18,7 +18,7 @@ FULL = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantize(PostTraining):
+class Quantize(Checked):
     """s * round(u / s) per tensor, 2^bits - 1 levels from -max|u| to max|u| (QSGD, Alistarh et al. 2017).
 
     Acts on the update and is the same for the gradient, since the step s follows the largest entry.
@@ -26,11 +26,8 @@ class Quantize(PostTraining):
     change nothing.
     """
 
-    bits: int
+    bits: Annotated[int, Range("[1, 32]", 8)]
     rounding: Literal["stochastic", "nearest"] = "stochastic"
-
-    def __post_init__(self) -> None:
-        refuse(outside("quantize", "bits", self.bits, 1 <= self.bits <= FULL, f"in 1..{FULL}", 8))
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """Round every tensor to its own levels."""

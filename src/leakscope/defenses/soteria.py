@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from leakscope.client.training import Client
-from leakscope.defenses.base import changed, outside, share
-from leakscope.errors import refuse
+from leakscope.defenses.base import POSITIVE, SHARE, Checked, changed, share
 from leakscope.types import LocalTraining, Update, Weights
 from leakscope.victims import Victim
-from leakscope.victims.head import Head, embeddings, find_head, find_layer
+from leakscope.victims.head import Head, blank, embeddings, find_head, find_layer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Soteria:
+class Soteria(Checked):
     """Zero the columns j of the last linear layer's update with the lowest score (Sun et al. 2021).
 
     s_j = sum_i ||d r_ij / d x_i||_2 / (|r_ij| + c), where r (N, F) is what flows into the layer. The score
@@ -26,23 +26,14 @@ class Soteria:
     the same for update and gradient.
     """
 
-    rate: float
-    c: float = 0.1
+    rate: Annotated[float, SHARE]
+    c: Annotated[float, POSITIVE] = 0.1
     layer: str | None = None
-
-    def __post_init__(self) -> None:
-        refuse(
-            [
-                *outside("soteria", "rate", self.rate, 0 <= self.rate < 1, "in [0, 1)", 0.8),
-                *outside("soteria", "c", self.c, self.c > 0, "a positive number", 0.1),
-            ]
-        )
 
     def check(self, victim: Victim, training: LocalTraining) -> None:
         """The layer must be there, with one feature vector per image."""
         weights = victim.weights()
-        device = next(iter(weights.values())).device
-        embeddings(victim, self._head(victim), weights, victim.buffers(), torch.zeros(1, *victim.shape, device=device))
+        embeddings(victim, self._head(victim), weights, victim.buffers(), blank(victim, weights))
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """Zero the masked columns and note how many."""
@@ -57,9 +48,8 @@ class Soteria:
 
     def imitate(self, dummy: Weights, seen: Weights) -> dict[str, Tensor]:
         """Without the columns that the visible update lacks: its zeros give the mask away."""
-        matrices = {name for name, value in dummy.items() if value.dim() == 2}
         return {
-            name: value * seen[name].ne(0).any(dim=0) if name in matrices else value for name, value in dummy.items()
+            name: value * seen[name].ne(0).any(dim=0) if value.dim() == 2 else value for name, value in dummy.items()
         }
 
     def _head(self, victim: Victim) -> Head:

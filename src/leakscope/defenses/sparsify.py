@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from leakscope.client.training import Client
-from leakscope.defenses.base import SCOPES, PostTraining, changed, outside, share
-from leakscope.errors import refuse
+from leakscope.defenses.base import SCOPES, SHARE, Checked, changed, share
 from leakscope.types import Update, Weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sparsify(PostTraining):
+class Sparsify(Checked):
     """Top-k sparsification: zero the floor(rate * size) smallest magnitudes.
 
     Acts on the update, whose ranking is that of the gradient; ranked per tensor, or over all tensors
     (`scope=global`). `drop` does it in every local step, as Aji and Heafield (2017) did.
     """
 
-    rate: float
+    rate: Annotated[float, SHARE]
     scope: Literal["tensor", "global"] = "tensor"
-
-    def __post_init__(self) -> None:
-        refuse(outside("sparsify", "rate", self.rate, 0 <= self.rate < 1, "in [0, 1)", 0.9))
 
     def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
         """Keep the largest 1 - rate of the entries."""

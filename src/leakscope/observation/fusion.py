@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from leakscope.errors import Problem, refusal, refuse
-from leakscope.options import build, parse_pairs, write
+from leakscope.options import Range, build, out_of_range, parse_pairs, write
 from leakscope.types import Update, stream
 
 
@@ -17,17 +18,11 @@ from leakscope.types import Update, stream
 class Fusion:
     """The target's update is mixed with those of `clients` others: rho * target + (1 - rho) * mean(others)."""
 
-    rho: float = 0.75
-    clients: int = 4
+    rho: Annotated[float, Range("(0, 1]")] = 0.75
+    clients: Annotated[int, Range("[1, inf)")] = 4
 
     def __post_init__(self) -> None:
-        found = []
-        if not 0 < self.rho <= 1:
-            why = "it is the target's share of the fused update; 1 is the target alone"
-            found.append(Problem(f"fusion: rho={self.rho:g} is not in (0, 1]", why, "--fuse rho=0.75,clients=4"))
-        if self.clients < 1:
-            found.append(Problem(f"fusion: clients={self.clients} is not at least 1", fix="--fuse rho=0.75,clients=4"))
-        refuse(found)
+        refuse(out_of_range(self, kind="fusion", advice="--fuse rho=0.75,clients=4"))
 
     def __str__(self) -> str:
         """The canonical option string, with both options."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from leakscope.errors import Problem, refusal, refuse
 from leakscope.files import commit, versions, writing
+from leakscope.options import Range, out_of_range
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.folder import as_denoiser, diffusers, write_prior
 from leakscope.prior.frame import put_in_frame, side_for
@@ -38,26 +39,20 @@ SMOOTHED = 0.99
 class Recipe:
     """How a prior is trained; it determines the weights, with the images and the number of steps."""
 
-    channels: int = 32
+    channels: Annotated[int, Range("[8, inf)")] = 32
     """Of the finest level; the others have twice as many."""
-    batch_size: int = 32
+    batch_size: Annotated[int, Range("[1, inf)")] = 32
     lr: float = 2e-4
     decay: float = 0.999
     """Of the averaged weights, which are what is kept."""
     warm_up: int = 200
     """Steps in which the rate grows to its full size."""
-    seed: int = 0
+    seed: Annotated[int, Range("[0, inf)")] = 0
 
     def __post_init__(self) -> None:
-        refuse(
-            Problem(f"{name} = {value} {wanted}", fix=f"--{name.replace('_', '-')} {example}")
-            for name, value, good, wanted, example in (
-                ("channels", self.channels, self.channels % GROUPS == 0 < self.channels, "is no multiple of 8", 32),
-                ("batch_size", self.batch_size, self.batch_size >= 1, "is not at least 1", 32),
-                ("seed", self.seed, self.seed >= 0, "is negative", 0),
-            )
-            if not good
-        )
+        refuse(out_of_range(self, kind="prior", advice="--{flag} {example}"))
+        if self.channels % GROUPS:
+            raise refusal(f"prior: channels={self.channels} is no multiple of {GROUPS}", fix="--channels 32")
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def find_head(victim: Victim) -> Head:
     ]
     try:
         with torch.no_grad():
-            victim.call(victim.weights(), victim.buffers(), _blank(victim, victim.weights()))
+            victim.call(victim.weights(), victim.buffers(), blank(victim, victim.weights()))
     finally:
         for handle in handles:
             handle.remove()
@@ -83,12 +83,13 @@ def embeddings(victim: Victim, head: Head, weights: Weights, buffers: Weights, x
 
 def logits_of(victim: Victim, head: Head, weights: Weights, buffers: Weights, h: Tensor) -> Tensor:
     """Logits (N, classes) for given inputs (N, features) of the layer, with all the net does after it."""
-    blank = _blank(victim, weights).expand(len(h), *victim.shape)
+    x = blank(victim, weights).expand(len(h), *victim.shape)
     with _intercept(head, lambda _: h):
-        return victim.call(weights, buffers, blank)
+        return victim.call(weights, buffers, x)
 
 
-def _blank(victim: Victim, weights: Weights) -> Tensor:
+def blank(victim: Victim, weights: Weights) -> Tensor:
+    """One empty image (1, C, H, W) of the type of the weights, where they are."""
     like = next(iter(weights.values()))
     return torch.zeros(1, *victim.shape, dtype=like.dtype, device=like.device)
 
