@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakscope.data import Dataset
+from leakscope.data.clients import to_unit
+from leakscope.data.others import contents, draw_others
 from leakscope.errors import InputError, refusal, refuse
 from leakscope.options import Range, build, out_of_range, parse_call
 from leakscope.types import ClientBatch, stream
@@ -31,6 +33,8 @@ class Pretrain:
     epochs: Annotated[int, POSITIVE] = 1
     lr: Annotated[float, POSITIVE] = 0.02
     batch_size: Annotated[int, POSITIVE] = 32
+    reserve: Annotated[int, Range("[0, inf)", 3)] = 0
+    """Other images of a class that are kept out as well for each of the client's in it: they can stand in a line-up."""
 
     def __post_init__(self) -> None:
         refuse(out_of_range(self, kind="--w0 pretrain", advice="--w0 pretrain:{name}={example}"))
@@ -65,8 +69,9 @@ def _pretraining(choice: str) -> Pretrain | None:
 def pretrain(
     settings: Pretrain, victim: Victim, dataset: Dataset, *, avoid: ClientBatch, seed: int
 ) -> dict[str, Tensor]:
-    """Train the victim on the data set without the client's own images."""
-    images, labels = others(dataset, avoid)
+    """Train the victim on the data set without the client's own images and those reserved for its line-up."""
+    kept = draw_others(dataset, avoid, seed=seed, each=settings.reserve, references=0).others
+    images, labels = others(dataset, avoid, also=to_unit(dataset.images[kept]))
     order = stream(seed, "pretraining order")
     w = {name: value.requires_grad_() for name, value in victim.weights().items()}
     optimiser = torch.optim.SGD(w.values(), lr=settings.lr, momentum=0.9)
@@ -79,11 +84,17 @@ def pretrain(
     return {name: value.detach() for name, value in w.items()}
 
 
-def others(dataset: Dataset, avoid: ClientBatch) -> tuple[Tensor, Tensor]:
-    """(n, C, H, W) uint8 and (n,) labels of all images that the client does not hold, by content."""
+def reserved(choice: str) -> int | None:
+    """How many others per image nothing was trained on: what `pretrain` reserves, or any number (None)."""
+    settings = _pretraining(choice)
+    return None if settings is None else settings.reserve
+
+
+def others(dataset: Dataset, avoid: ClientBatch, *, also: Tensor) -> tuple[Tensor, Tensor]:
+    """(n, C, H, W) uint8 and (n,) labels of all images that are neither the client's nor among `also`, by content."""
     images = torch.from_numpy(dataset.images).permute(0, 3, 1, 2)
-    private = {image.numpy().tobytes() for image in (avoid.images.cpu() * 255).round().byte()}
-    free = [place for place, image in enumerate(images.contiguous()) if image.numpy().tobytes() not in private]
+    taken = contents([avoid.images, also])
+    free = [place for place, image in enumerate(dataset.images) if image.tobytes() not in taken]
     return images[free], torch.from_numpy(dataset.labels)[free]
 
 

@@ -33,7 +33,7 @@ def draw_client(dataset: Dataset, *, n: int, seed: int, writer: str | None = Non
         value = _choose_writer(dataset.writers[training], n, seed) if writer is None else _value(dataset, writer)
         chosen, author = training[dataset.writers[training] == value][:n], str(value)
     return ClientBatch(
-        images=_to_unit(dataset.images[chosen]),
+        images=to_unit(dataset.images[chosen]),
         labels=torch.from_numpy(dataset.labels[chosen]),
         classes=dataset.classes,
         normalisation=dataset.normalisation,
@@ -57,10 +57,10 @@ def held_out(dataset: Dataset, *, avoid: ClientBatch, count: int, seed: int) -> 
         if content not in taken:
             taken.add(content)
             chosen.append(index)
-    return _to_unit(dataset.images[np.array(chosen, dtype=np.int64)])
+    return to_unit(dataset.images[np.array(chosen, dtype=np.int64)])
 
 
-def _to_unit(images: NDArray[np.uint8]) -> Tensor:
+def to_unit(images: NDArray[np.uint8]) -> Tensor:
     """(n, H, W, C) uint8 -> (n, C, H, W) float in [0, 1]."""
     return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous().float() / 255
 

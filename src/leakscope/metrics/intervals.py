@@ -17,7 +17,12 @@ def wilson_interval(hits: int, n: int, *, z: float = Z95) -> tuple[float, float]
     """
     if not 0 <= hits <= n or n < 1:
         refuse([Problem(f"{hits} hits out of {n}", fix="count between 0 and n, n at least 1")])
-    fraction, weight = hits / n, z * z / n
+    return wilson(hits / n, n, z=z)
+
+
+def wilson(fraction: float, size: float, *, z: float = Z95) -> tuple[float, float]:
+    """The same of a fraction whose variance is that of `size` independent hits or misses."""
+    weight = z * z / size
     centre = (fraction + weight / 2) / (1 + weight)
-    half = z / (1 + weight) * math.sqrt(fraction * (1 - fraction) / n + weight / (4 * n))
+    half = z / (1 + weight) * math.sqrt(fraction * (1 - fraction) / size + weight / (4 * size))
     return max(0.0, centre - half), min(1.0, centre + half)
