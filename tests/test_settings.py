@@ -28,7 +28,7 @@ class Asked(Request):
     """A request with one more option: all that adding one takes."""
 
     patience: Annotated[
-        int, Option(help="looks without progress before it stops", panel=ATTACK, label="Patience", at_least=1)
+        int, Option(help="looks without progress before it stops", panel=ATTACK, label="Patience", within="[1, 100]")
     ] = 3
 
 

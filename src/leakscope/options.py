@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from leakscope.errors import Problem, refusal, refuse, unknown
 
@@ -86,10 +87,23 @@ class Range:
     example: object = None
     """For the advice, where the option has no default."""
 
-    def holds(self, number: float) -> bool:
+    @cached_property
+    def ends(self) -> tuple[float, float]:
         low, high = map(float, self.interval[1:-1].split(","))
-        above = low < number or (self.interval[0] == "[" and low == number)
-        return above and (number < high or (self.interval[-1] == "]" and number == high))
+        return low, high
+
+    def holds(self, number: float) -> bool:
+        """Whether a number lies within; neither infinity nor not-a-number does, unless an end is infinity itself."""
+        return not self.broken(number)
+
+    def broken(self, number: float) -> str:
+        """The bound that a number breaks, in words: `at least 1`, `above 0`; nothing where it breaks none."""
+        low, high = self.ends
+        if not (low < number or (self.interval[0] == "[" and low == number)):
+            return f"{'at least' if self.interval[0] == '[' else 'above'} {low:,.15g}"
+        if number < high or (self.interval[-1] == "]" and number == high):
+            return ""
+        return "finite" if high == math.inf else f"{'at most' if self.interval[-1] == ']' else 'below'} {high:,.15g}"
 
 
 def out_of_range(part: object, *, kind: str, advice: str) -> Iterator[Problem]:
@@ -97,10 +111,10 @@ def out_of_range(part: object, *, kind: str, advice: str) -> Iterator[Problem]:
     hints = typing.get_type_hints(type(part), include_extras=True)
     for field in dataclasses.fields(typing.cast(typing.Any, part)):
         value, said = getattr(part, field.name), getattr(hints[field.name], "__metadata__", ())
-        for wanted in (one for one in said if isinstance(one, Range) and value is not None and not one.holds(value)):
+        for wanted in (one for one in said if isinstance(one, Range) and value is not None and one.broken(value)):
             example = wanted.example if field.default in (None, dataclasses.MISSING) else field.default
             fix = advice.format(name=field.name, flag=field.name.replace("_", "-"), example=example)
-            yield Problem(f"{kind}: {field.name}={value:g} is not in {wanted.interval}", fix=fix)
+            yield Problem(f"{kind}: {field.name}={value:g} is not {wanted.broken(value)}", fix=fix)
 
 
 def _required(cls: type) -> list[str]:

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from leakscope.errors import InputError, Problem, refuse, unknown
+from leakscope.options import Range
 
 LabelKnowledge = Literal["known", "counts", "recovered", "none"]
 Mode = Literal["eval", "train"]
 Optimizer = Literal["sgd", "adam"]
-MOST = 10**6
-"""Of what is counted or measured, where nothing else bounds it: more is a mistake, and overflows somewhere."""
+MANY = "[1, 1e6]"
+"""Of what is counted: more is a mistake, and overflows somewhere."""
 
 CLIENT, ATTACK, RUN = "The client", "The attack", "The run"
 """The panels in which options are shown."""
@@ -41,10 +42,8 @@ class Option:
     """On the command line; made of the field's name unless told."""
     label: str = ""
     """In the dashboard."""
-    at_least: float = -math.inf
-    at_most: float = MOST
-    above: float = -math.inf
-    below: float = math.inf
+    within: str = "[0, 1e6]"
+    """The interval in which a number must lie: more is a mistake, and overflows somewhere."""
     example: object = None
     """A value that works, for the advice; the default unless told."""
     known: Callable[[], Collection[str]] | None = None
@@ -55,17 +54,9 @@ class Option:
     Unless told, numbers and closed choices may, and text may where it is a registered name.
     """
 
-    def wanted(self, number: float) -> str:
-        """The bound that a number breaks, in words: `at least 1`, `above 0`, `below 1`."""
-        if number > self.at_most:
-            return f"at most {self.at_most:,.15g}"
-        if number >= self.below:
-            return f"below {self.below:g}"
-        return f"above {self.above:g}" if self.above > -math.inf else f"at least {self.at_least:g}"
-
-    def holds(self, number: float) -> bool:
-        """Whether a number is within the bounds; neither infinity nor not-a-number is."""
-        return self.at_least <= number <= self.at_most and self.above < number < self.below
+    @functools.cached_property
+    def range(self) -> Range:
+        return Range(self.within)
 
 
 @dataclass(frozen=True)
@@ -129,9 +120,9 @@ class Declared:
             whole = "a whole number" if self.kind is int else "a number"
             if isinstance(value, bool) or not isinstance(value, (int, float) if self.kind is float else int):
                 yield Problem(f"{self.flag} {value!r} is not {whole}", fix=fix)
-            elif not self.option.holds(value):
+            elif broken := self.option.range.broken(value):
                 shown = f"{value:g}" if isinstance(value, float) else f"{value}" if abs(value) < 1e18 else "(huge)"
-                yield Problem(f"{self.flag} {shown} is not {self.option.wanted(value)}", fix=fix)
+                yield Problem(f"{self.flag} {shown} is not {broken}", fix=fix)
         elif self.kind is list:
             wrong = [one for one in value if not isinstance(one, str)]
             yield from (Problem(f"{self.flag} {one!r} is not text", fix=f'{self.flag} "{one}"') for one in wrong)
@@ -246,19 +237,19 @@ class TrainingOptions:
     """How a client trains: E epochs of mini-batches of B at rate lr (paper, appendix A)."""
 
     epochs: Annotated[
-        int, Option(help="local epochs E", panel=CLIENT, label="Local epochs", at_least=1, example=20)
+        int, Option(help="local epochs E", panel=CLIENT, label="Local epochs", within=MANY, example=20)
     ] = 20
     batch_size: Annotated[
         int | None,
-        Option(help="mini-batch B [min(10, n)]", panel=CLIENT, label="Batch size", at_least=1, example=10),
+        Option(help="mini-batch B [min(10, n)]", panel=CLIENT, label="Batch size", within=MANY, example=10),
     ] = None
     lr: Annotated[
-        float, Option(help="local learning rate", panel=CLIENT, label="Learning rate", above=0, example=0.004)
+        float, Option(help="local learning rate", panel=CLIENT, label="Learning rate", within="(0, 1e6]", example=0.004)
     ] = 0.004
     mode: Annotated[Mode, Option(help="client trains in eval | train mode", panel=CLIENT, label="Mode")] = "eval"
     optimizer: Annotated[Optimizer, Option(help="client trains with sgd | adam", panel=CLIENT)] = "sgd"
-    momentum: Annotated[float, Option(help="of the client's sgd", panel=CLIENT, at_least=0, below=1, example=0.9)] = 0.0
-    weight_decay: Annotated[float, Option(help="of the client's optimiser", panel=CLIENT, at_least=0)] = 0.0
+    momentum: Annotated[float, Option(help="of the client's sgd", panel=CLIENT, within="[0, 1)", example=0.9)] = 0.0
+    weight_decay: Annotated[float, Option(help="of the client's optimiser", panel=CLIENT)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

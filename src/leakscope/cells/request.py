@@ -24,7 +24,7 @@ class Request(AttackOptions, ClientSpec):
     client: LocalClient | str | None = field(default=None, kw_only=False)
     """A client of your own, or where to find one: `client.py:client`. It brings data, model and training settings."""
     clients: Annotated[
-        int, Option(help="audit seeds seed .. seed+K-1", panel=CLIENT, label="Clients", at_least=1, at_most=10_000)
+        int, Option(help="audit seeds seed .. seed+K-1", panel=CLIENT, label="Clients", within="[1, 1e4]")
     ] = 1
     defenses: Annotated[
         Sequence[str],
@@ -65,8 +65,7 @@ class Request(AttackOptions, ClientSpec):
             help="steps of the attack [its own]",
             panel=ATTACK,
             label="Iterations",
-            at_least=1,
-            at_most=10**8,
+            within="[1, 1e8]",
             example=1000,
         ),
     ] = None
@@ -79,7 +78,7 @@ class Request(AttackOptions, ClientSpec):
     weights: Annotated[Path | None, Option(help="LPIPS weights [LEAKSCOPE_WEIGHTS]", panel=RUN)] = None
     workers: Annotated[
         int,
-        Option(help="parallel processes of one thread each", panel=RUN, label="Workers", at_least=1, at_most=4096),
+        Option(help="parallel processes of one thread each", panel=RUN, label="Workers", within="[1, 4096]"),
     ] = 1
     executor: Annotated[Literal["local", "ray"], Option(help="local | ray: where the cells run", panel=RUN)] = "local"
     ray_address: Annotated[str | None, Option(help="HOST:PORT of a Ray cluster [one on this machine]", panel=RUN)] = (

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from leakscope.cells.identity import Identity
 from leakscope.errors import Problem, refuse
-from leakscope.settings import ATTACK, CLIENT, LabelKnowledge, LocalTraining, Option, TrainingOptions
+from leakscope.settings import ATTACK, CLIENT, MANY, LabelKnowledge, LocalTraining, Option, TrainingOptions
 
 T = TypeVar("T")
 Memory = Literal["normal", "low"]
@@ -53,7 +53,7 @@ class ClientSpec(TrainingOptions):
         Option(help="a registered model or package.module:factory", panel=CLIENT, label="Model", known=_models),
     ] = None
     n: Annotated[
-        int, Option(help="private images of the client", panel=CLIENT, label="Images of the client", at_least=1)
+        int, Option(help="private images of the client", panel=CLIENT, label="Images of the client", within=MANY)
     ] = 50
     seed: Annotated[
         int,
@@ -61,8 +61,7 @@ class ClientSpec(TrainingOptions):
             help="client, initial weights, batch order, dummy start",
             panel=CLIENT,
             label="First seed",
-            at_least=0,
-            at_most=2**53,
+            within="[0, 9007199254740992]",
         ),
     ] = 0
     writer: Annotated[str | None, Option(help="writer (femnist) by value or name, or `pooled`", panel=CLIENT)] = None
@@ -79,11 +78,9 @@ class ClientSpec(TrainingOptions):
     ] = None
     rounds: Annotated[
         int,
-        Option(help="FedAvg rounds before test accuracy is measured; 0 measures none", panel=CLIENT, at_least=0),
+        Option(help="FedAvg rounds before test accuracy is measured; 0 measures none", panel=CLIENT),
     ] = 0
-    federation: Annotated[
-        int, Option(help="clients in each of those rounds", panel=CLIENT, at_least=1, at_most=10_000)
-    ] = 5
+    federation: Annotated[int, Option(help="clients in each of those rounds", panel=CLIENT, within="[1, 1e4]")] = 5
 
     @property
     def local_batch(self) -> int:
@@ -108,16 +105,14 @@ class AttackOptions:
         Option(help="folder of a diffusion prior (`leakscope prior train`), for dggi", panel=ATTACK),
     ] = None
     matching: Annotated[Matching, Option(help="auto | global | mask | layerwise | adaptive", panel=ATTACK)] = "auto"
-    history: Annotated[int, Option(help="a history row every so many iterations", panel=ATTACK, at_least=1)] = 50
-    restarts: Annotated[
-        int, Option(help="independent starts, best by objective", panel=ATTACK, at_least=1, at_most=10_000)
-    ] = 1
+    history: Annotated[int, Option(help="a history row every so many iterations", panel=ATTACK, within=MANY)] = 50
+    restarts: Annotated[int, Option(help="independent starts, best by objective", panel=ATTACK, within="[1, 1e4]")] = 1
     schedule: Annotated[
         Schedule | None,
         Option(help="paper | fast | cosine | constant [the attack's own]", panel=ATTACK, example="paper"),
     ] = None
     early_stop: Annotated[
-        float, Option(help="stop when the objective falls by less than this part", panel=ATTACK, at_least=0, at_most=1)
+        float, Option(help="stop when the objective falls by less than this part", panel=ATTACK, within="[0, 1]")
     ] = 0.0
     memory: Annotated[
         Memory, Option(help="normal | low: fewer copies of the model, fewer images per pass", panel=ATTACK)

@@ -49,7 +49,7 @@ class Number:
     def low(self) -> float:
         """The least that the field takes; a bound that is itself too low has a millionth above it."""
         option = self.declared.option
-        return option.at_least if option.above < option.at_least else option.above + 1e-6
+        return option.range.ends[0] if option.within[0] == "[" else option.range.ends[0] + 1e-6
 
     @property
     def text(self) -> str:
@@ -66,7 +66,7 @@ class Number:
             value: int | float = int(text) if self.whole else float(text)
         except ValueError:
             raise ValueError(f"{self.label}: {text[:20]!r} is not a {'whole ' if self.whole else ''}number") from None
-        if not (self.declared.option.holds(value) and value <= self.most):
+        if not (self.declared.option.range.holds(value) and value <= self.most):
             raise ValueError(f"{self.label}: {value} is not between {self.low:g} and {self.most:g}")
         return value
 
