@@ -29,6 +29,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"(<!-- ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NAMES = {"femnist": "FEMNIST", "cifar100": "CIFAR-100", "tiny_imagenet": "Tiny-ImageNet"}
 PRIORS = {**NAMES, "organamnist28@64": "OrganAMNIST, enlarged"}
+PERCEIVED = ("ssim", "fsim", "lpips")
 Row = dict[str, Any]
 
 
@@ -94,14 +95,14 @@ def gain_table() -> str:
         for client, cells in by_client(read("main")["cells"], dataset).items():
             if {"nl-sme", "span-sme"} <= cells.keys():
                 rows.append([NAMES[dataset], client, *gain(cells["nl-sme"], cells["span-sme"])])
-    header = ["data", "client", "nl-sme dB", "span-sme dB", "gain dB", "SSIM", "FSIM", "LPIPS", "seconds", "time share"]
-    return markdown(header, rows)
+    header = ["data", "client", "nl-sme dB", "span-sme dB", "gain dB", *(METRICS[name].label for name in PERCEIVED)]
+    return markdown([*header, "seconds", "time share"], rows)
 
 
 def gain(old: Row, new: Row) -> list[str]:
     before, after = old["metrics"], new["metrics"]
     reached = next((seconds for seconds, psnr in new["curve"] if psnr >= before["psnr"]), None)
-    pairs = [f"{before[name]:.3f} → {after[name]:.3f}" for name in ("ssim", "fsim", "lpips")]
+    pairs = [f"{before[name]:.{METRICS[name].digits}f} → {after[name]:.{METRICS[name].digits}f}" for name in PERCEIVED]
     return [
         f"{before['psnr']:.2f}",
         f"{after['psnr']:.2f}",
