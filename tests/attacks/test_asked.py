@@ -7,7 +7,6 @@ from itertools import product
 
 import pytest
 import torch
-from torch import nn
 
 from leakscope.attacks import ATTACKS, build_attack
 from leakscope.attacks.composition import Composition
@@ -22,42 +21,15 @@ from leakscope.attacks.surrogate import Bezier
 from leakscope.cells.planning import grid
 from leakscope.cells.request import Request
 from leakscope.cells.run import compose
-from leakscope.client.training import Client
-from leakscope.defenses import parse_defense
-from leakscope.observation.firewall import observe
-from leakscope.types import Knowledge
-from leakscope.victims import Victim
-from scenes import tiny_client
+from nets import NETS, seen_of
 
-NETS: dict[str, Callable[[], nn.Module]] = {
-    "convolutions": lambda: nn.Sequential(
-        nn.Conv2d(1, 4, 5, stride=2), nn.Sigmoid(), nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 5)
-    ),
-    "layers": lambda: nn.Sequential(nn.Flatten(), nn.Linear(144, 64), nn.ReLU(), nn.Linear(64, 5)),
-    "layer norms": lambda: nn.Sequential(
-        nn.Flatten(), nn.Linear(144, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 5)
-    ),
-}
 UPDATES = list(product(NETS, ("none", "sparsify:rate=0.9", "gaussian:std=1")))
 """All that an adaptation looks at: the kind of layers; a span that is exact, believed or gone; zeros; noise."""
 
 
 @lru_cache
 def known_of(net: str, defense: str) -> Known:
-    given = tiny_client(n=4)
-    torch.manual_seed(0)
-    victim = Victim(net, NETS[net]().eval(), (1, 12, 12), given.batch.classes)
-    client = Client(victim, given.batch, given.training)
-    update = parse_defense(defense).train(client, victim.weights(), seed=0)
-    seen = observe(
-        update,
-        victim,
-        knowledge=Knowledge(auxiliary=True),
-        normalisation=given.batch.normalisation,
-        labels=given.batch.labels,
-        declared_defense=defense,
-    )
-    return Known.of(seen, torch.device("cpu"))
+    return Known.of(seen_of(net, defense), torch.device("cpu"))
 
 
 def pixel_rate(attack: Composition) -> float | None:

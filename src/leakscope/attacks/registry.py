@@ -28,6 +28,8 @@ class AttackInfo:
     """Per iteration, relative to SME."""
     auxiliary: bool = False
     """Whether it uses a prior made of other images: `--prior`."""
+    revision: int = 0
+    """Raise it when the attack's numbers change: results of before then count as those of another attack."""
 
     @property
     def by_model(self) -> frozenset[str]:

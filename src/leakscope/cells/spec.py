@@ -228,6 +228,8 @@ class Cell:
         """
         named = {"w0": self.contents.w0_fingerprint, "model": self.contents.model_fingerprint}
         facts = self.flat(but={*PLACES, *(name for name, content in named.items() if content)}, brief=True)
+        if changed := revisions(self):
+            facts["revisions"] = changed
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
     @classmethod
@@ -297,6 +299,24 @@ class Cell:
 
     def __str__(self) -> str:
         return str(self.identity)
+
+
+def revisions(cell: Cell) -> dict[str, int]:
+    """What a cell is made of that gave other numbers once, and how often these have changed; mostly nothing."""
+    from leakscope.attacks import ATTACKS
+    from leakscope.data import clients
+    from leakscope.defenses import DEFENSES
+    from leakscope.defenses.pipeline import split
+    from leakscope.metrics import METRICS
+
+    defenses = [text.partition(":")[0] for text in split(cell.defense)]
+    made_of = {
+        f"attack {cell.attack.attack}": getattr(ATTACKS.get(cell.attack.attack), "revision", 0),
+        **{f"defense {name}": getattr(DEFENSES.get(name), "revision", 0) for name in defenses},
+        **{f"metric {name}": metric.revision for name, metric in METRICS.items()},
+        "draw of clients": clients.REVISION if isinstance(cell.source, Simulated) else 0,
+    }
+    return {name: revision for name, revision in made_of.items() if revision}
 
 
 @cache

@@ -14,6 +14,8 @@ from leakscope.errors import Problem, refuse, unknown
 from leakscope.types import ClientBatch, stream
 
 POOLED = "pooled"
+REVISION = 0
+"""Of the draw of clients and candidates: raise it when a seed stands for other images than before."""
 Indices = NDArray[np.int64]
 
 

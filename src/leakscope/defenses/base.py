@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -65,6 +65,9 @@ class Imitable(Protocol):
 
 class Checked:
     """What a defense is unless it says otherwise: its numbers are within their `Range`, and it works on every model."""
+
+    revision: ClassVar[int] = 0
+    """Raise it when the numbers change: results of before then count as those of another defense."""
 
     def __post_init__(self) -> None:
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(self).__name__).lower()

@@ -79,7 +79,7 @@ def parse_defense(text: str) -> Pipeline:
     >>> str(parse_defense("clip:bound=1.0 + gaussian:std=0.010,on=gradient"))
     'clip:bound=1+gaussian:std=0.01'
     """
-    pieces = [piece.strip() for piece in re.split(r"\+(?=\s*[A-Za-z])", text)]  # the + of 1e+06 joins nothing
+    pieces = split(text)
 
     def parse(piece: str) -> Part:
         call = parse_call(piece)
@@ -90,6 +90,15 @@ def parse_defense(text: str) -> Pipeline:
         return build(DEFENSES[call.name], dict(call.options), kind=call.name)
 
     return Pipeline(tuple(part for part in each(parse, pieces) if not isinstance(part, Undefended)))
+
+
+def split(text: str) -> list[str]:
+    """The parts of an option string; the + of 1e+06 joins nothing.
+
+    >>> split("clip:bound=1e+06 + gaussian:std=0.01")
+    ['clip:bound=1e+06', 'gaussian:std=0.01']
+    """
+    return [piece.strip() for piece in re.split(r"\+(?=\s*[A-Za-z])", text)]
 
 
 def name_of(part: Part) -> str:
