@@ -42,7 +42,7 @@ def their_code(what: str) -> Iterator[None]:
     except Exception as error:
         raise refusal(
             f"{what} fails: {type(error).__name__}: {error}",
-            why="it is code of your own, and it runs before anything can be audited",
+            why="leakscope must run this code before the audit",
             fix=f"see {_place_of(error)}",
         ) from error
 

@@ -43,5 +43,5 @@ def test_how_many_are_reserved(choice: str, count: int | None) -> None:
 
 
 def test_a_negative_reserve_is_refused() -> None:
-    with pytest.raises(InputError, match="reserve = -1 is negative"):
+    with pytest.raises(InputError, match="reserve=-1 is not at least 0"):
         Pretrain(reserve=-1)

@@ -72,7 +72,7 @@ def run_cell(
         notes=_notes(scene, found),
         memory=memory,
         writer=None if scene.truth is None else scene.truth.batch.writer,
-        accuracy=_price(cell, data_root) if cell.client.rounds else None,
+        accuracy=_accuracy_cost(cell, data_root) if cell.client.rounds else None,
     )
     return Outcome(record, _pictures(scene.truth, found, scores))
 
@@ -119,7 +119,7 @@ def compose(cell: Cell) -> Attack:
     )
 
 
-def _price(cell: Cell, data_root: Path | None) -> dict[str, float]:
+def _accuracy_cost(cell: Cell, data_root: Path | None) -> dict[str, float]:
     """Test accuracy after the rounds, defended and undefended."""
     found = {}
     for name, defense in (("defended", cell.defense), ("undefended", "none")):

@@ -171,7 +171,7 @@ class LeakageAudit(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The other strategy's messages, remembered."""
+        """The wrapped strategy's messages, remembered."""
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self.sent = {message.metadata.dst_node_id: message.content for message in messages}
         return messages
@@ -206,19 +206,19 @@ class LeakageAudit(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The other strategy's."""
+        """Delegates to the wrapped strategy."""
         return self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The other strategy's."""
+        """Delegates to the wrapped strategy."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """The other strategy's."""
+        """Delegates to the wrapped strategy."""
         self.strategy.summary()
 
     def start(self, *args: Any, **kwargs: Any) -> Result:
-        """The other strategy's own loop, which may differ from Flower's, run with these methods."""
+        """The wrapped strategy's own loop, which may differ from Flower's, run with these methods."""
         return type(self.strategy).start(self, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -51,7 +51,7 @@ class LastLayer:
     or spread so evenly that no pull is expected.
     """
     fresh: bool
-    """Whether the net has learnt nothing yet at w0 and little at wT, so that a small pull cannot be its merit."""
+    """Whether the net has learnt nothing yet at w0 and little at wT, so a small gradient does not mean a good fit."""
 
 
 def last_layer(evidence: Evidence, labels: Tensor | None) -> LastLayer | None:

@@ -75,7 +75,7 @@ def best_defense(cells: Sequence[Record]) -> Advice | None:
     if not ranked or (len(ranked) == 1 and bare == "unknown"):
         return None
     name = ranked[0]
-    price = _price(groups[name])
+    price = _accuracy_cost(groups[name])
     if severity(levels[name]) >= max(severity(bare), severity("low")) and severity(bare) >= 0:
         return Advice(
             "None of the defenses tried is enough",
@@ -125,7 +125,7 @@ def sparsity_still_leaks(cells: Sequence[Record]) -> Advice | None:
     )
 
 
-def noise_has_a_price(cells: Sequence[Record]) -> Advice | None:
+def noise_has_a_accuracy_cost(cells: Sequence[Record]) -> Advice | None:
     losses = {name: _loss(group) for name, group in _by_defense(_defended(cells)).items()}
     costly = {name: loss for name, loss in losses.items() if loss is not None and loss > COSTLY}
     if not costly:
@@ -243,7 +243,7 @@ RULES: tuple[Rule, ...] = (
     aggregate,
     clipping_does_nothing,
     sparsity_still_leaks,
-    noise_has_a_price,
+    noise_has_a_accuracy_cost,
     attack_harder,
     more_images,
     epsilon_is_apart,
@@ -273,7 +273,7 @@ def _share(cells: Sequence[Record]) -> float:
     return max((cell.metrics.get("identified") or 0.0 for cell in cells), default=0.0)
 
 
-def _price(cells: Sequence[Record]) -> str:
+def _accuracy_cost(cells: Sequence[Record]) -> str:
     loss = _loss(cells)
     if loss is None:
         return " What it costs in accuracy was not measured here."

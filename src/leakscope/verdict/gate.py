@@ -14,7 +14,7 @@ from leakscope.errors import InputError, Problem, unknown
 from leakscope.verdict.levels import LEVELS, find, judge, severity
 from leakscope.verdict.result import Result, Summary
 
-NEVER_RAN = "the audit was broken off before this cell: nothing is shown by it"
+NEVER_RAN = "never ran: the audit was interrupted. This is no evidence either way"
 
 
 @dataclass(frozen=True)

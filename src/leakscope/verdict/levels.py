@@ -234,7 +234,7 @@ def _caveats(cells: Sequence[Record]) -> tuple[str, ...]:
         (failed, "failed and say nothing"),
         (blind, "could not be scored: the truth or other images to compare with are missing"),
         (cut, "were interrupted: a longer attack may find more"),
-        (warned, "ran with warnings from the look before the attack: they may find too little"),
+        (warned, "ran with preflight warnings: leakage may be underestimated"),
     )
     return tuple(f"{count} of {len(cells)} cells {what}" for count, what in counted if count)
 

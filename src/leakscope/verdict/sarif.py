@@ -25,7 +25,7 @@ RULES = {
         "A cell failed, did not finish or could not be scored. No evidence is not a pass.",
     ),
     "preflight": (
-        "The recorded update is not quite what it is said to be",
+        "The recorded update does not match its metadata",
         "A look at the update before the attack brought up a doubt. The attack may have found too little.",
     ),
 }
