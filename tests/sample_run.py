@@ -20,7 +20,8 @@ from scipy import ndimage
 from skimage import data
 
 from leakscope.cells.record import Record
-from leakscope.verdict.levels import judge, wilson
+from leakscope.metrics.intervals import wilson_interval
+from leakscope.verdict.levels import judge
 
 Images = NDArray[np.float32]
 
@@ -243,7 +244,7 @@ def _scores(originals: Images, guesses: Images, blank: Images, others: Images, *
         "metrics": {**{name: float(values.mean()) for name, values in each.items()}, "lpips": None, **l_sim},
         "baseline": base,
         "per_image": {name: [float(v) for v in values] for name, values in each.items()},
-        "intervals": {"identified": list(wilson(int(hits.sum()), len(hits)))},
+        "intervals": {"identified": list(wilson_interval(int(hits.sum()), len(hits)))},
         "missing": {"lpips": "no LPIPS weights: set LEAKSCOPE_WEIGHTS"},
     }
 

@@ -10,12 +10,15 @@ import platform
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from leakscope.errors import InputError, Problem
 
+CHUNK = 1 << 20
+"""Bytes of a growing file that one look takes in, and more than any line has."""
 NO_ROOM = (errno.ENOSPC, errno.EACCES, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))
 """What an operating system says of a place that cannot be written to."""
 
@@ -65,6 +68,42 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(Problem(f"{path} is damaged: no object", fix="delete it and run the audit again"))
     return found
+
+
+@dataclass
+class Tail:
+    """A file of JSON lines, read as it grows: torn lines wait, and what is no object is passed over."""
+
+    path: Path
+    offset: int = 0
+    rest: bytes = b""
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """The objects that were appended since the last look."""
+        try:
+            size = self.path.stat().st_size
+            if size < self.offset:
+                self.offset, self.rest = 0, b""
+            if size == self.offset:
+                return
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                text = file.read(CHUNK)
+        except OSError:
+            return
+        self.offset += len(text)
+        *lines, self.rest = (self.rest + text).split(b"\n")
+        self.rest = self.rest if len(self.rest) < CHUNK else b""
+        yield from (found for line in lines if (found := object_in(line)) is not None)
+
+
+def object_in(line: bytes) -> dict[str, Any] | None:
+    """The JSON object in a line, None where there is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def commit() -> str:

@@ -3,12 +3,12 @@
 from rich.console import Console
 
 
-def test_findings_and_their_advice_keep_to_their_column():
-    from leakscope.cli.doctor import Finding, table_of
+def test_checks_and_their_advice_keep_to_their_column():
+    from leakscope.cli.doctor import Check, table_of
 
     console = Console(width=40)
     with console.capture() as captured:
-        console.print(table_of([Finding("threads", "note", "2 [waiting], " + "actively " * 4, "export IT=PASSIVE")]))
+        console.print(table_of([Check("threads", "note", "2 [waiting], " + "actively " * 4, "export IT=PASSIVE")]))
     first, *more = captured.get().splitlines()
     start = first.index("2 [waiting]")
     assert first.split()[:2] == ["note", "threads"]

@@ -13,6 +13,13 @@ def test_wilson_agrees_with_scipy(hits: int, n: int) -> None:
     assert wilson_interval(hits, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
+@pytest.mark.parametrize("n", [1, 5, 14, 28, 31, 200])
+def test_none_and_all_reach_the_ends_exactly(n: int) -> None:
+    assert wilson_interval(0, n)[0] == 0.0
+    assert wilson_interval(n, n)[1] == 1.0
+    assert wilson_interval(0, n)[1] == pytest.approx(1 - wilson_interval(n, n)[0])
+
+
 @pytest.mark.parametrize(("hits", "n"), [(-1, 10), (11, 10), (0, 0)])
 def test_impossible_counts_are_refused(hits: int, n: int) -> None:
     with pytest.raises(InputError, match="out of"):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.web.events import CHUNK, POINTS, EventLog, last_sign
+from leakscope.files import CHUNK
+from leakscope.web.events import POINTS, EventLog, last_sign
 
 
 def line(iteration: int, *, at: float = 0.0, **more: object) -> str:

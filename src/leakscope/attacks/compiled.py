@@ -36,7 +36,7 @@ class Differentiable(Protocol):
     def evaluate(self, v: Variables, progress: Tensor) -> Evaluated: ...
 
 
-Run = Callable[[Objective, Variables, Tensor], Evaluated]
+Step = Callable[[Objective, Variables, Tensor], Evaluated]
 COMPILE_SECONDS = 16
 """What compiling costs: 20 to 22 s on one quiet core, 5 s for the cells of that shape that come after."""
 SAVED = 0.45
@@ -91,7 +91,7 @@ class Evaluator:
     compiling: bool = False
     note: str | None = None
     seconds: float = 0.0
-    run: Run | None = None
+    run: Step | None = None
     shapes: list[torch.Size] = field(default_factory=list)
     """Of the tensors in the compiled objective; one that has other shapes later is evaluated eagerly."""
 
@@ -131,7 +131,7 @@ class Evaluator:
             self.compiling, self.run = False, None
 
 
-def compile_objective(objective: Objective, v: Variables, progress: Tensor) -> Run:
+def compile_objective(objective: Objective, v: Variables, progress: Tensor) -> Step:
     """The objective for variables and parts of these shapes."""
     names: list[tuple[str, ...]] = []
     places = [place for place, _ in named_tensors(objective)]
@@ -160,7 +160,7 @@ def compile_objective(objective: Objective, v: Variables, progress: Tensor) -> R
     return run
 
 
-def disagreement(run: Run, objective: Objective, v: Variables, progress: Tensor) -> str | None:
+def disagreement(run: Step, objective: Objective, v: Variables, progress: Tensor) -> str | None:
     """What is wrong with the compiled gradient at other values than the traced ones: a model may hide its branches.
 
     t is left out: near its best value rounding is all of its gradient, and what that is made of shows in the others.

@@ -137,6 +137,6 @@ def finish(run: Run, cells: list[Cell], *, command: str) -> dict[str, Any]:
     from leakscope.report import render  # the report reads run folders only
 
     result = run.finish(cells, command=command)
-    draw_worst(run, result)
+    draw_worst(run, result["summary"]["worst"])
     render(run.folder)
     return result

@@ -35,7 +35,7 @@ BF16 = "import torch; torch.nn.Linear(64, 64).bfloat16()(torch.ones(64, 64).bflo
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing that was looked at."""
 
     name: str
@@ -44,9 +44,9 @@ class Finding:
     advice: str = ""
 
 
-def examine(data_root: o.DataRoot = None) -> Iterator[Finding]:
-    """Every finding, cheapest first."""
-    yield Finding("leakscope", "ok", f"{__version__}, Python {sys.version.split()[0]}, torch {torch.__version__}")
+def examine(data_root: o.DataRoot = None) -> Iterator[Check]:
+    """Every check, cheapest first."""
+    yield Check("leakscope", "ok", f"{__version__}, Python {sys.version.split()[0]}, torch {torch.__version__}")
     yield _device()
     yield _threads()
     yield _bf16()
@@ -57,14 +57,14 @@ def examine(data_root: o.DataRoot = None) -> Iterator[Finding]:
     for extra, package in EXTRAS.items():
         here = importlib.util.find_spec(package) is not None
         advice = "" if here else f"pip install 'leakscope[{extra}]'"
-        yield Finding(
+        yield Check(
             f"extra {extra}",
             "ok" if here else "note",
             package if here else f"{package} is not installed",
             advice,
         )
     if importlib.util.find_spec("torchvision"):
-        yield Finding(
+        yield Check(
             "torchvision",
             "note",
             "installed, but not used",
@@ -74,37 +74,37 @@ def examine(data_root: o.DataRoot = None) -> Iterator[Finding]:
 
 def doctor(data_root: o.DataRoot = None, json_: o.Json = False) -> None:
     """Check the environment, with advice."""
-    findings = list(examine(data_root))
+    checks = list(examine(data_root))
     if json_:
-        print(json.dumps([asdict(finding) for finding in findings]))
+        print(json.dumps([asdict(check) for check in checks]))
     else:
-        console.print(table_of(findings))
-    if any(finding.state == "problem" for finding in findings):
+        console.print(table_of(checks))
+    if any(check.state == "problem" for check in checks):
         raise typer.Exit(1)
 
 
-def table_of(findings: list[Finding]) -> Table:
-    """A row for each finding, its advice below it."""
+def table_of(checks: list[Check]) -> Table:
+    """A row for each check, its advice below it."""
     colours = {"ok": "green", "note": "yellow", "problem": "red"}
     table = Table.grid(padding=(0, 2))
-    for finding in findings:
-        state = Text(finding.state, colours[finding.state])
-        table.add_row(state, finding.name, said(finding.found, finding.advice))
+    for check in checks:
+        state = Text(check.state, colours[check.state])
+        table.add_row(state, check.name, said(check.found, check.advice))
     return table
 
 
-def _device() -> Finding:
+def _device() -> Check:
     if torch.cuda.is_available():
-        return Finding("device", "ok", torch.cuda.get_device_name())
+        return Check("device", "ok", torch.cuda.get_device_name())
     if torch.backends.mps.is_available():
-        return Finding("device", "ok", "Apple GPU (mps)")
-    return Finding("device", "ok", f"CPU, {os.cpu_count()} cores", "run several cells with --workers")
+        return Check("device", "ok", "Apple GPU (mps)")
+    return Check("device", "ok", f"CPU, {os.cpu_count()} cores", "run several cells with --workers")
 
 
-def _threads() -> Finding:
+def _threads() -> Check:
     if os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE" or torch.get_num_threads() == 1:
-        return Finding("threads", "ok", f"{torch.get_num_threads()}")
-    return Finding(
+        return Check("threads", "ok", f"{torch.get_num_threads()}")
+    return Check(
         "threads",
         "note",
         f"{torch.get_num_threads()}, waiting actively",
@@ -112,12 +112,12 @@ def _threads() -> Finding:
     )
 
 
-def _bf16() -> Finding:
+def _bf16() -> Check:
     """In a process of its own: on some CPUs the instruction exists on paper and kills the process."""
     code = subprocess.run([sys.executable, "-c", BF16], capture_output=True, check=False).returncode
     if code == 0:
-        return Finding("bfloat16", "ok", "works (leakscope does not need it)")
-    return Finding(
+        return Check("bfloat16", "ok", "works (leakscope does not need it)")
+    return Check(
         "bfloat16",
         "note",
         f"crashes this CPU (exit code {code})",
@@ -125,9 +125,9 @@ def _bf16() -> Finding:
     )
 
 
-def _compiler() -> Finding:
+def _compiler() -> Check:
     found = shutil.which("g++") or shutil.which("clang++")
-    return Finding(
+    return Check(
         "C++ compiler",
         "ok" if found else "note",
         found or "none",
@@ -135,16 +135,16 @@ def _compiler() -> Finding:
     )
 
 
-def _dataset(name: str, root: o.DataRoot) -> Finding:
+def _dataset(name: str, root: o.DataRoot) -> Check:
     try:
-        return Finding(name, "ok", repr(data.load(name, root=root)))
+        return Check(name, "ok", repr(data.load(name, root=root)))
     except InputError as error:
         problem = error.problems[0]
-        return Finding(name, "note", problem.found.splitlines()[0], problem.fix.splitlines()[0] if problem.fix else "")
+        return Check(name, "note", problem.found.splitlines()[0], problem.fix.splitlines()[0] if problem.fix else "")
 
 
-def _lpips() -> Finding:
+def _lpips() -> Check:
     try:
-        return Finding("LPIPS weights", "ok", str(find_weights()))
+        return Check("LPIPS weights", "ok", str(find_weights()))
     except InputError as error:
-        return Finding("LPIPS weights", "note", error.problems[0].found, error.problems[0].fix)
+        return Check("LPIPS weights", "note", error.problems[0].found, error.problems[0].fix)

@@ -25,4 +25,5 @@ def wilson(fraction: float, size: float, *, z: float = Z95) -> tuple[float, floa
     weight = z * z / size
     centre = (fraction + weight / 2) / (1 + weight)
     half = z / (1 + weight) * math.sqrt(fraction * (1 - fraction) / size + weight / (4 * size))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    low, high = centre - half, centre + half
+    return (max(0.0, low) if fraction > 0 else 0.0, min(1.0, high) if fraction < 1 else 1.0)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from leakscope.cells.record import Record
+from leakscope.metrics.intervals import wilson_interval
 from leakscope.report.guarantee import Guarantee, guarantee_of
 from leakscope.report.reading import by_severity
-from leakscope.verdict.levels import Level, find, is_scored, wilson, worst_level
+from leakscope.verdict.levels import Level, find, is_scored, worst_level
 
 SHADES = 6
 """Steps of the colour scale, from nothing identified to all."""
@@ -133,7 +134,7 @@ def _entry(cells: Sequence[Record]) -> Entry | None:
         clients=len(scored),
         identified=identified,
         images=images,
-        interval=wilson(identified, images) if identified is not None else (0.0, 1.0),
+        interval=wilson_interval(identified, images) if identified is not None and images else (0.0, 1.0),
         psnr=_mean(cell.metrics.get("psnr") for cell in scored),
         gain=_mean(cell.gain for cell in scored),
         ssim=_mean(cell.metrics.get("ssim") for cell in scored),

@@ -19,6 +19,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from leakscope.cells.identity import titles
 from leakscope.cells.spec import Cell
 from leakscope.runs.time_left import TimeLeft
 
@@ -47,7 +48,7 @@ class Display:
     def __init__(self, progress: Progress, cells: list[Cell], *, workers: int = 1) -> None:
         self.progress = progress
         self.left = TimeLeft(cells, workers=workers)
-        self.names = {cell.key: str(cell) for cell in cells}
+        self.names = titles([cell.identity for cell in cells])
         self.bars: dict[str, TaskID] = {}
         self.curves: dict[str, list[float]] = {}
         self.whole = progress.add_task("all cells", total=len(cells), note="", visible=len(cells) > 1)
@@ -83,7 +84,7 @@ class Lines:
     """The same for a log file: a line for each cell that ended, with the time left."""
 
     def __init__(self, cells: list[Cell], *, workers: int = 1) -> None:
-        self.names = {cell.key: str(cell) for cell in cells}
+        self.names = titles([cell.identity for cell in cells])
         self.left = TimeLeft(cells, workers=workers)
         self.ended: set[str] = set()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -22,6 +21,7 @@ from typing import Any
 from leakscope.cells.run import run_cell
 from leakscope.cells.spec import Cell
 from leakscope.errors import InputError
+from leakscope.files import Tail
 from leakscope.runs.places import Places
 from leakscope.runs.store import Run
 from leakscope.runs.watching import CellWatch, Notice
@@ -146,14 +146,15 @@ def _pool(
     stop = context.Event()
     ended: set[str] = set()
     taken: set[str] = set()
-    tail = EventTail(run, cells)
+    paths = [run.place(cell.key) / "events.jsonl" for cell in cells]
+    tails = [Tail(path, path.stat().st_size if path.exists() else 0) for path in paths]
     with ProcessPoolExecutor(workers, mp_context=context, initializer=ready, initargs=(stop,)) as pool:
         keys = {pool.submit(_work_in_child, run.folder, cell, places): cell.key for cell in cells}
         todo: set[Future[str]] = set(keys)
         while todo:
             taken = {keys[future] for future in todo if future.running()} or taken
             done, todo = wait(todo, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-            for event in tail.new():
+            for event in (event for tail in tails for event in tail.new()):
                 notice(event)
             try:
                 ended |= {keys[future] for future in done if future.result()}
@@ -176,27 +177,6 @@ def one_thread_each() -> Iterator[None]:
     finally:
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
-
-class EventTail:
-    """The events that other processes have appended since the last look."""
-
-    def __init__(self, run: Run, cells: list[Cell]) -> None:
-        self.read = {run.place(cell.key) / "events.jsonl": 0 for cell in cells}
-        for path in self.read:
-            if path.exists():
-                self.read[path] = path.stat().st_size
-
-    def new(self) -> Iterator[dict[str, Any]]:
-        for path, start in self.read.items():
-            if not path.exists() or path.stat().st_size <= start:
-                continue
-            with path.open("rb") as file:
-                file.seek(start)
-                text = file.read()
-            whole, _, _ = text.rpartition(b"\n")
-            self.read[path] = start + len(whole) + 1 if whole else start
-            yield from (json.loads(line) for line in whole.splitlines())
 
 
 _stop: Any = None

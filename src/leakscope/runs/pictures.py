@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,17 +48,14 @@ COLUMNS = 10
 WIDTH = 1000
 
 
-def draw_worst(run: Run, result: Mapping[str, Any]) -> None:
-    """Draw the cell that `result` names as the worst one, where it has pictures."""
-    key = result["summary"]["worst"]
-    path = run.place(str(key)) / "images.safetensors"
-    if key is None or not path.exists():
+def draw_worst(run: Run, key: str | None) -> None:
+    """Draw the worst cell, which `key` names, where it has pictures."""
+    record = None if key is None else run.ended(key)
+    if record is None or not (path := run.place(record.key) / "images.safetensors").exists():
         return
     images = load_file(path)
-    record = next(cell for cell in result["cells"] if cell["key"] == key)
     rows = [images[name] for name in ("originals", "reconstructions") if name in images]
-    scores = record.get("per_image", {}).get("psnr")
-    if scores:
+    if scores := record.each("psnr"):
         order = sorted(range(len(scores)), key=lambda place: -(scores[place] or 0))
         rows = [row[order] for row in rows]
     small = strip(rows, columns=COLUMNS)

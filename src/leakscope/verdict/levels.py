@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leakscope.cells.record import Record
+from leakscope.metrics.intervals import wilson_interval
 
 Level = Literal["unknown", "none", "low", "medium", "high"]
 LEVELS: tuple[Level, ...] = ("none", "low", "medium", "high")
@@ -87,7 +88,7 @@ def find(cell: Record) -> Shown:
     hits = cell.each("identified")
     n = len(hits) or len(cell.each("psnr")) or cell.client.n or 0
     identified = _count(cell, hits, n)
-    interval = (0.0, 1.0) if identified is None else wilson(identified, n)
+    interval = (0.0, 1.0) if identified is None or n == 0 else wilson_interval(identified, n)
     chance = cell.baseline.get("identified") or 0.0
     relative = max((score for score in _countable(cell, hits)), default=None)
     levels = (
@@ -147,20 +148,6 @@ def number(value: object) -> float | None:
     if isinstance(value, int | float) and math.isfinite(value):
         return float(value)
     return None
-
-
-def wilson(hits: int, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson score interval of a share.
-
-    >>> [round(end, 3) for end in wilson(9, 10)]
-    [0.596, 0.982]
-    """
-    if n == 0:
-        return (0.0, 1.0)
-    share, slack = hits / n, z * z / n
-    centre = (share + slack / 2) / (1 + slack)
-    half = z / (1 + slack) * math.sqrt(share * (1 - share) / n + slack / (4 * n))
-    return (max(0.0, centre - half), min(1.0, centre + half))
 
 
 def _relative(score: float | None, guess: float | None) -> float | None:

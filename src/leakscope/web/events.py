@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leakscope.files import Tail, object_in
 from leakscope.verdict.levels import number
 
 POINTS = 200
 """A live curve keeps at most twice this many points."""
-CHUNK = 1 << 20
 CURVES = ("psnr", "l_sim", "objective")
 
 Point = tuple[float, float | None, float | None, float | None]
@@ -20,12 +18,9 @@ Point = tuple[float, float | None, float | None, float | None]
 
 
 @dataclass
-class EventLog:
-    """One events.jsonl: only what was appended since the last look is read; torn and foreign lines are passed over."""
+class EventLog(Tail):
+    """One events.jsonl, and what it has told so far."""
 
-    path: Path
-    offset: int = 0
-    rest: bytes = b""
     latest: dict[str, Any] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     started: tuple[float, float] | None = None
@@ -33,27 +28,8 @@ class EventLog:
 
     def read(self) -> None:
         """Take in the new lines."""
-        for line in self._new_lines():
-            event = _parse(line)
-            if event is not None:
-                self._take(event)
-
-    def _new_lines(self) -> Iterator[bytes]:
-        try:
-            size = self.path.stat().st_size
-            if size < self.offset:
-                self.offset, self.rest = 0, b""
-            if size == self.offset:
-                return
-            with self.path.open("rb") as file:
-                file.seek(self.offset)
-                text = file.read(CHUNK)
-        except OSError:
-            return
-        self.offset += len(text)
-        *lines, self.rest = (self.rest + text).split(b"\n")
-        self.rest = self.rest if len(self.rest) < CHUNK else b""
-        yield from lines
+        for event in self.new():
+            self._take(event)
 
     def _take(self, event: dict[str, Any]) -> None:
         at, when = number(event.get("iteration")), number(event.get("time"))
@@ -108,12 +84,4 @@ def _last_event(path: Path) -> dict[str, Any]:
             lines = file.read().splitlines()
     except OSError:
         return {}
-    return next((event for line in reversed(lines) if (event := _parse(line)) is not None), {})
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
+    return next((event for line in reversed(lines) if (event := object_in(line)) is not None), {})
