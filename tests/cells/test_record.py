@@ -226,3 +226,9 @@ def test_two_cells_never_share_a_title(one: dict[str, Any], other: dict[str, Any
 
 def test_the_key_of_a_cell_does_not_know_a_tag_that_is_not_there() -> None:
     assert cell().key == cell(tag=None).key == "dce0868f464f6e71"
+
+
+def test_an_attack_may_say_more_of_its_matching() -> None:
+    record = parse({**old("finished"), "matching": {"chosen": "mine", "why": "asked for", "threshold": 0.5}})
+    assert (record.faults, record.matching.chosen) == ((), "mine")
+    assert record.as_json()["matching"]["threshold"] == 0.5

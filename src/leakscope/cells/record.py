@@ -104,7 +104,9 @@ class Granted(_Part):
 
 
 class Matching(_Part):
-    """How the update was compared, and why so."""
+    """How the update was compared, and why so; an attack may say more."""
+
+    model_config = ConfigDict(extra="allow")
 
     chosen: str | None = None
     why: str | None = None
