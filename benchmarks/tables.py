@@ -17,12 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from from_results import Known, known_lines
 from leakscope.metrics import METRICS
 from leakscope.paper import NAMES as TARGETS
 from leakscope.paper import read_target
-from leakscope.paper.from_results import Known, known_lines
-from leakscope.paper.pages import markdown as target_table
-from leakscope.paper.pages import verdicts
+from leakscope.paper.pages import table, verdicts
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -332,7 +331,7 @@ def reproduced(name: str) -> str:
         what = line.attack or line.metric
         if line.measured is None and what not in absent[line.setting]:
             absent[line.setting].append(what)
-    parts = [target_table(measured)] if measured else []
+    parts = [markdown(*table(measured))] if measured else []
     parts += ["".join(f"- {said}\n" for said in verdicts(target, lines))]
     parts += ["Not run: " + "; ".join(f"{s} ({', '.join(w)})" for s, w in absent.items() if w) + ".\n"]
     return "\n" + "\n".join(part for part in parts if part and part != "Not run: .\n") + "\n"

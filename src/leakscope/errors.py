@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeVar
 
@@ -37,6 +38,19 @@ class InputError(Exception):
 def refusal(found: str, *, why: str = "", fix: str = "") -> InputError:
     """The error for a single problem: `raise refusal("there is no file x", fix="give one")`."""
     return InputError(Problem(found, why, fix))
+
+
+@contextmanager
+def refusing(found: str, *kinds: type[Exception], why: str = "", fix: str = "") -> Iterator[None]:
+    """Errors of these kinds become a single problem: what was found, and the first line of what the error says."""
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds as error:
+        kind, said = type(error).__name__, str(error).partition("\n")[0]
+        said = f"{kind}: {said}" if isinstance(error, LookupError) else said or kind  # a KeyError names the key alone
+        raise refusal(f"{found}: {said}", why=why, fix=fix) from error
 
 
 def refuse(problems: Iterable[Problem]) -> None:

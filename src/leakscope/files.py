@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from leakscope.errors import InputError, Problem
+from leakscope.errors import refusal, refusing
 
 CHUNK = 1 << 20
 """Bytes of a growing file that one look takes in, and more than any line has."""
@@ -59,14 +59,12 @@ def versions() -> dict[str, str]:
     return found
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path, *, fix: str = "delete it and run the audit again") -> dict[str, Any]:
     """The JSON object in a file, or an InputError that names the file."""
-    try:
+    with refusing(f"{path} is damaged", OSError, ValueError, RecursionError, fix=fix):
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(Problem(f"{path} is damaged: {error}", fix="delete it and run the audit again")) from error
     if not isinstance(found, dict):
-        raise InputError(Problem(f"{path} is damaged: no object", fix="delete it and run the audit again"))
+        raise refusal(f"{path} is damaged: no object", fix=fix)
     return found
 
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from from_results import Known, known_lines
 from leakscope.attacks import ATTACKS
 from leakscope.errors import InputError
 from leakscope.paper import choose, read_target
-from leakscope.paper.from_results import Known, known_lines
 from leakscope.paper.grid import Datasets, clients_of, entries, plan, plan_without_data
 from leakscope.paper.results import cell_of, facts, read_results
 from leakscope.runs.places import Places

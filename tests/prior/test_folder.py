@@ -81,14 +81,14 @@ def test_damaged_settings_are_named_all_at_once(copy, content):
     (copy / SCHEDULE).write_bytes(content)
     with pytest.raises(InputError) as refused:
         check_prior(copy)
-    found = [f"{copy / name} holds no JSON object" for name in (CONFIG, SCHEDULE)]
-    assert [problem.found for problem in refused.value.problems] == found
+    found = [problem.found.partition(":")[0] for problem in refused.value.problems]
+    assert found == [f"{copy / name} is damaged" for name in (CONFIG, SCHEDULE)]
     assert all("prior train" in problem.fix for problem in refused.value.problems)
 
 
 def test_damaged_facts_are_named(copy):
     (copy / FACTS).write_text("{")
-    with pytest.raises(InputError, match=r"prior\.json holds no JSON object"):
+    with pytest.raises(InputError, match=r"prior\.json is damaged"):
         read_facts(copy)
 
 

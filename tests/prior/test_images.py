@@ -9,7 +9,7 @@ import torch
 
 from leakscope.data import Dataset, draw_client, load, where
 from leakscope.errors import InputError
-from leakscope.prior.images import digests, gather, parse_seeds, pixels
+from leakscope.prior.images import digests, gather, parse_seeds
 from leakscope.types import Normalisation
 
 
@@ -26,7 +26,7 @@ def test_no_image_of_an_avoided_client_is_learnt_from():
     for seed in (3, 4):
         assert not known & set(digests(draw_client(dataset(), n=10, seed=seed).images).tolist())
     held = {one for seed in (3, 4) for one in digests(draw_client(dataset(), n=10, seed=seed).images).tolist()}
-    assert len(found) == len(set(digests(pixels(dataset())).tolist()) - held)
+    assert len(found) == len(set(digests(dataset().pixels()).tolist()) - held)
     assert found.avoided == "clients of seeds 3, 4 with n = 10"
 
 
@@ -49,7 +49,7 @@ def test_the_public_sets_hold_no_client_s_image(public, private):
         pytest.skip(f"{public} and {private} are not under LEAKSCOPE_DATA")
     found = gather(load(public), avoid=(0, 1), n=50)
     assert len(found) > 2000
-    assert not set(digests(found.pixels).tolist()) & set(digests(pixels(load(private))).tolist())
+    assert not set(digests(found.pixels).tolist()) & set(digests(load(private).pixels()).tolist())
 
 
 def test_a_prior_needs_images():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from leakscope.client.training import Client
-from leakscope.errors import Finding, Problem, refusal, refuse, warning
+from leakscope.errors import Finding, Problem, refusal, refuse, refusing, warning
 from leakscope.types import ClientBatch, LocalTraining, Normalisation
 from leakscope.user_code import import_code, their_code
 from leakscope.victims import Victim, add_tensor, wrap
@@ -117,13 +117,10 @@ class LocalClient:
 
     def require_portable(self) -> None:
         """Raise where another process could not be given this client."""
-        try:
+        found = "this client cannot be sent to other processes"
+        fix = "define the model's factory at the top of a module (no lambda), or use workers=1"
+        with refusing(found, pickle.PicklingError, AttributeError, TypeError, fix=fix):
             pickle.dumps(self)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise refusal(
-                f"this client cannot be sent to other processes: {error}",
-                fix="define the model's factory at the top of a module (no lambda), or use workers=1",
-            ) from error
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_reference"}

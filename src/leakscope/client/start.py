@@ -14,15 +14,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from leakscope.data import Dataset
-from leakscope.data.clients import to_unit
-from leakscope.data.others import contents, draw_others
-from leakscope.errors import InputError, refusal, refuse
+from leakscope.data.clients import contents, to_unit
+from leakscope.data.others import draw_others
+from leakscope.errors import refuse, refusing
 from leakscope.options import Range, build, out_of_range, parse_call
 from leakscope.types import ClientBatch, stream
 from leakscope.victims import Victim, differences
 
 WITHOUT_FILE = ("fresh", "own", "recorded")
 """w0 is drawn from the seed, comes with a client of the auditor's own, or lies in the update file."""
+GIVE = "give a safetensors file, `fresh` or `pretrain:epochs=3`"
 POSITIVE = Range("(0, inf)")
 
 
@@ -55,10 +56,8 @@ def fingerprint(choice: str) -> str | None:
     """16 hex digits of the file that a choice of w0 names; None where it names none. Bad choices are refused."""
     if choice in WITHOUT_FILE or _pretraining(choice) is not None:
         return None
-    try:
+    with refusing(f"cannot read w0 from {choice}", OSError, fix=GIVE):
         return hashlib.sha256(Path(choice).read_bytes()).hexdigest()[:16]
-    except OSError as error:
-        raise _unreadable(Path(choice), error) from error
 
 
 def _pretraining(choice: str) -> Pretrain | None:
@@ -92,22 +91,14 @@ def reserved(choice: str) -> int | None:
 
 def others(dataset: Dataset, avoid: ClientBatch, *, also: Tensor) -> tuple[Tensor, Tensor]:
     """(n, C, H, W) uint8 and (n,) labels of all images that are neither the client's nor among `also`, by content."""
-    images = torch.from_numpy(dataset.images).permute(0, 3, 1, 2)
-    taken = contents([avoid.images, also])
-    free = [place for place, image in enumerate(dataset.images) if image.tobytes() not in taken]
+    images, taken = dataset.pixels(), {*contents(avoid.images), *contents(also)}
+    free = [place for place, content in enumerate(contents(images)) if content not in taken]
     return images[free], torch.from_numpy(dataset.labels)[free]
 
 
 def read_weights(path: Path, victim: Victim) -> dict[str, Tensor]:
     """Weights by parameter name from a safetensors file, checked against the victim."""
-    try:
+    with refusing(f"cannot read w0 from {path}", OSError, SafetensorError, fix=GIVE):
         tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise _unreadable(path, error) from error
     refuse(differences(tensors, victim, what=f"w0 in {path.name}"))
     return {name: tensors[name].float() for name in victim.sizes}
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    fix = "give a safetensors file, `fresh` or `pretrain:epochs=3`"
-    return refusal(f"cannot read w0 from {path}: {error}", fix=fix)

@@ -12,9 +12,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
-from leakscope.errors import Problem, refusal, refuse
+from leakscope.errors import Problem, refusal, refuse, refusing
 
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 
@@ -31,7 +30,12 @@ def unpack_zip(archive: Path, target: Path) -> None:
 
 def unpack_lzma(archive: Path, target: Path) -> None:
     """Decompress one file."""
-    _unpack(archive, target, lambda source, folder: _extract_lzma(source, folder / target.name))
+
+    def extract(archive: Path, workshop: Path) -> None:
+        with lzma.open(archive) as packed, (workshop / target.name).open("wb") as out:
+            shutil.copyfileobj(packed, out, 1 << 20)
+
+    _unpack(archive, target, extract)
 
 
 @contextmanager
@@ -46,10 +50,8 @@ def aside(folder: Path) -> Iterator[Path]:
 
 def _unpack(archive: Path, target: Path, extract: Callable[[Path, Path], None]) -> None:
     with aside(target.parent) as workshop:
-        try:
+        with refusing(f"{archive} cannot be unpacked", *BROKEN, fix="delete it and fetch it again"):
             extract(archive, workshop)
-        except BROKEN as error:
-            raise refusal(f"{archive} cannot be unpacked: {error}", fix="delete it and fetch it again") from error
         if not (workshop / target.name).exists():
             raise refusal(f"{archive} holds no {target.name}", fix="delete it and fetch it again")
         (workshop / target.name).replace(target)
@@ -57,23 +59,16 @@ def _unpack(archive: Path, target: Path, extract: Callable[[Path, Path], None]) 
 
 def _extract_tar(archive: Path, workshop: Path) -> None:
     with tarfile.open(archive) as tar:
-        members = tar.getmembers()
-        refuse(_unsafe(workshop, ((member.name, member.isfile() or member.isdir()) for member in members)))
-        for member in members:
-            _write(tar.extractfile(member) if member.isfile() else None, workshop / member.name)
+        refuse(_unsafe(workshop, ((member.name, member.isfile() or member.isdir()) for member in tar)))
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # the first releases of Python 3.11 have none
+        tar.extractall(workshop)
 
 
 def _extract_zip(archive: Path, workshop: Path) -> None:
     with zipfile.ZipFile(archive) as packed:
-        members = packed.infolist()
-        refuse(_unsafe(workshop, ((each.filename, not stat.S_ISLNK(each.external_attr >> 16)) for each in members)))
-        for member in members:
-            _write(None if member.is_dir() else packed.open(member), workshop / member.filename)
-
-
-def _extract_lzma(archive: Path, file: Path) -> None:
-    with lzma.open(archive) as packed:
-        _write(packed, file)
+        members = ((each.filename, not stat.S_ISLNK(each.external_attr >> 16)) for each in packed.infolist())
+        refuse(_unsafe(workshop, members))
+        packed.extractall(workshop)
 
 
 def _unsafe(workshop: Path, members: Iterable[tuple[str, bool]]) -> Iterator[Problem]:
@@ -86,13 +81,3 @@ def _unsafe(workshop: Path, members: Iterable[tuple[str, bool]]) -> Iterator[Pro
                 why="unpacking it could overwrite other files of yours",
                 fix="do not use this archive",
             )
-
-
-def _write(source: IO[bytes] | None, path: Path) -> None:
-    """Copy a member to its path, or make the folder where there is nothing to copy."""
-    if source is None:
-        path.mkdir(parents=True, exist_ok=True)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with source, path.open("wb") as out:
-        shutil.copyfileobj(source, out, 1 << 20)

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from leakscope.data.dataset import Array, Samples
-from leakscope.errors import refusal
+from leakscope.errors import refusal, refusing
 
 BROKEN = (
-    pickle.UnpicklingError,
-    *(OSError, EOFError, ValueError, TypeError, AttributeError, KeyError, IndexError, ImportError, MemoryError),
+    *(pickle.UnpicklingError, OSError, EOFError, ValueError, TypeError, AttributeError),
+    *(KeyError, IndexError, ImportError, MemoryError),
 )
 """What a damaged or hostile pickle makes the unpickler raise."""
 
@@ -48,11 +48,8 @@ def _batch(path: Path, label_key: bytes) -> tuple[Array, Array]:
     content = unpickle(path)
     data, labels = content.get(b"data"), content.get(label_key)
     if not (_is_rows(data) and _is_labels(labels) and len(data) == len(labels)):
-        raise refusal(
-            f"{path} is not a CIFAR batch",
-            why=f"`data` (n, 3072) of bytes and n `{label_key.decode()}` are expected",
-            fix="unpack the official archive again",
-        )
+        why = f"`data` (n, 3072) of bytes and n `{label_key.decode()}` are expected"
+        raise refusal(f"{path} is not a CIFAR batch", why=why, fix="unpack the official archive again")
     return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), np.array(labels)
 
 
@@ -66,15 +63,10 @@ def _is_labels(labels: object) -> typing.TypeGuard[list[int]]:
 
 def unpickle(path: Path) -> dict[typing.Any, typing.Any]:
     """A pickled dict of arrays, lists, bytes and numbers. What names other code is refused, not run."""
-    try:
-        with path.open("rb") as file:
-            content = _PlainData(file, encoding="bytes").load()
-    except BROKEN as error:
-        raise refusal(
-            f"{path} cannot be read: {error or type(error).__name__}",
-            why="only plain data is accepted: a pickle that names other code could do anything",
-            fix="unpack the official archive again (leakscope data fetch gets it and checks it)",
-        ) from error
+    why = "only plain data is accepted: a pickle that names other code could do anything"
+    fix = "unpack the official archive again (leakscope data fetch gets it and checks it)"
+    with refusing(f"{path} cannot be read", *BROKEN, why=why, fix=fix), path.open("rb") as file:
+        content = _PlainData(file, encoding="bytes").load()
     if not isinstance(content, dict):
         raise refusal(f"{path} holds a {type(content).__name__}, not a dict")
     return content

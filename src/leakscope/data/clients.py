@@ -49,8 +49,7 @@ def held_out(dataset: Dataset, *, avoid: ClientBatch, count: int, seed: int) -> 
 
     Images are told apart by their pixels, so a second copy of a private image is no candidate either.
     """
-    private = (avoid.images.detach().cpu() * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
-    taken = {image.tobytes() for image in private.numpy()}
+    taken = set(contents(avoid.images))
     chosen: list[int] = []
     for index in torch.randperm(len(dataset), generator=stream(seed, "held out")).tolist():
         if len(chosen) >= count:
@@ -62,6 +61,12 @@ def held_out(dataset: Dataset, *, avoid: ClientBatch, count: int, seed: int) -> 
     return to_unit(dataset.images[np.array(chosen, dtype=np.int64)])
 
 
+def contents(images: Tensor) -> Iterator[bytes]:
+    """What tells images (n, C, H, W), uint8 or in [0, 1], apart: their pixels as (H, W, C) bytes."""
+    whole = images if images.dtype == torch.uint8 else (images.detach().cpu() * 255).round().to(torch.uint8)
+    return (image.tobytes() for image in whole.permute(0, 2, 3, 1).numpy())
+
+
 def to_unit(images: NDArray[np.uint8]) -> Tensor:
     """(n, H, W, C) uint8 -> (n, C, H, W) float in [0, 1]."""
     return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous().float() / 255
@@ -69,9 +74,7 @@ def to_unit(images: NDArray[np.uint8]) -> Tensor:
 
 def _training(dataset: Dataset) -> Indices:
     """Places of the training samples, in the data set's order."""
-    if dataset.splits is None:
-        return np.arange(len(dataset))
-    return np.flatnonzero(dataset.splits == 0)
+    return np.arange(len(dataset)) if dataset.splits is None else np.flatnonzero(dataset.splits == 0)
 
 
 def _choose_writer(writers: Array, n: int, seed: int) -> object:

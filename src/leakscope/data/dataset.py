@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from leakscope.errors import Problem, refuse
 from leakscope.types import Normalisation
@@ -64,6 +66,10 @@ class Dataset:
         """(C, H, W) of one image."""
         _, height, width, channels = self.images.shape
         return channels, height, width
+
+    def pixels(self) -> Tensor:
+        """(n, C, H, W) uint8."""
+        return torch.from_numpy(self.images).permute(0, 3, 1, 2)
 
     def __len__(self) -> int:
         return len(self.images)

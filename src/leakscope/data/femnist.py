@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,13 @@ from PIL import Image
 from leakscope.data.dataset import Array, Samples
 from leakscope.data.pixels import Pixels, eight_bit, square
 from leakscope.data.protobuf import parse_example
-from leakscope.errors import InputError, Problem, refusal
+from leakscope.errors import refusal, refusing
 
 CHARACTERS = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 SHARE = 0.05
 """Share of the writers that is read where all are there: the sampling fraction of the paper's baselines."""
+
+REMAKE = "run LEAF's data/femnist/preprocess.sh again, or fetch the data"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,54 +45,38 @@ def read_leaf(paths: Sequence[Path]) -> Samples:
 
 
 def _leaf_groups(path: Path, split: int) -> list[_Group]:
-    try:
+    with refusing(
+        f"{path} is not LEAF's FEMNIST", OSError, ValueError, KeyError, TypeError, AttributeError, fix=REMAKE
+    ):
         users = json.loads(path.read_bytes())["user_data"]
         groups = [
             _Group(str(name), split, np.array(user["x"], dtype=np.float32), np.array(user["y"], dtype=np.int64))
             for name, user in users.items()
         ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(_not_leaf(path, f"{type(error).__name__}: {error}")) from error
-    for group in groups:
-        if group.pixels.shape != (len(group.labels), 784):
-            raise InputError(_not_leaf(path, f"writer {group.writer} has no 784 pixels and one label per sample"))
-        if not ((group.pixels >= 0) & (group.pixels <= 1)).all():
-            raise InputError(_not_leaf(path, f"writer {group.writer} has pixels outside [0, 1]"))
+        for group in groups:
+            if group.pixels.shape != (len(group.labels), 784):
+                raise ValueError(f"writer {group.writer} has no 784 pixels and one label per sample")
+            if not ((group.pixels >= 0) & (group.pixels <= 1)).all():
+                raise ValueError(f"writer {group.writer} has pixels outside [0, 1]")
     return groups
-
-
-def _not_leaf(path: Path, reason: str) -> Problem:
-    return Problem(
-        f"{path} is not LEAF's FEMNIST: {reason}", fix="run LEAF's data/femnist/preprocess.sh again, or fetch the data"
-    )
 
 
 def read_parquet(paths: Sequence[Path]) -> Samples:
     """Hugging Face's `flwrlabs/femnist`: image, writer_id, character. Needs pyarrow; 5 % of the writers."""
-    parquet = _import_parquet()
-    try:
+    found = "FEMNIST is there as parquet files, and pyarrow is not installed"
+    fix = "pip install pyarrow, or `leakscope data fetch femnist` for a form that needs nothing"
+    with refusing(found, ImportError, fix=fix):
+        parquet = importlib.import_module("pyarrow.parquet")
+    fix = "download its data/*.parquet again, or `leakscope data fetch femnist`"
+    broken = (OSError, ValueError, KeyError, TypeError, NotImplementedError)  # pyarrow's own derive from these
+    with refusing(f"{paths[0]} is not Hugging Face's flwrlabs/femnist", *broken, fix=fix):
         table = parquet.read_table(list(map(str, paths)), columns=["image", "writer_id", "character"])
         writers = np.array(table["writer_id"].to_pylist())
         kept = np.flatnonzero(np.isin(writers, some_writers(writers.tolist())))
         chosen = table.take(kept)
         images = np.stack([_png(cell) for cell in chosen["image"].to_pylist()])
         labels = np.array(chosen["character"].to_pylist())
-    except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:  # pyarrow's own derive from these
-        raise refusal(
-            f"{paths[0]} is not Hugging Face's flwrlabs/femnist: {error}",
-            fix="download its data/*.parquet again, or `leakscope data fetch femnist`",
-        ) from error
     return Samples(images, labels, writers=writers[kept], label_names=CHARACTERS)
-
-
-def _import_parquet() -> ModuleType:
-    try:
-        return importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise refusal(
-            "FEMNIST is there as parquet files, and pyarrow is not installed",
-            fix="pip install pyarrow, or `leakscope data fetch femnist` for a form that needs nothing",
-        ) from error
 
 
 def _png(cell: Mapping[str, Any]) -> Pixels:
@@ -102,13 +87,12 @@ def _png(cell: Mapping[str, Any]) -> Pixels:
 
 def read_sqlite(paths: Sequence[Path]) -> Samples:
     """TensorFlow Federated's `emnist_all.sqlite`, made by LEAF's rules: reads 5 % of the writers."""
-    try:
-        with closing(sqlite3.connect(f"{paths[0].resolve().as_uri()}?mode=ro", uri=True)) as database:
-            return _samples(list(_sqlite_groups(database)))
-    except (sqlite3.Error, ValueError) as error:
-        raise refusal(
-            f"{paths[0]} is not TensorFlow Federated's EMNIST: {error}", fix="leakscope data fetch femnist"
-        ) from error
+    found, address = f"{paths[0]} is not TensorFlow Federated's EMNIST", f"{paths[0].resolve().as_uri()}?mode=ro"
+    with (
+        refusing(found, sqlite3.Error, ValueError, fix="leakscope data fetch femnist"),
+        closing(sqlite3.connect(address, uri=True)) as database,
+    ):
+        return _samples(list(_sqlite_groups(database)))
 
 
 def _sqlite_groups(database: sqlite3.Connection) -> Iterator[_Group]:

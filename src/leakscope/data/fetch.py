@@ -128,10 +128,6 @@ def _interrupted(url: str, reason: str) -> Problem:
     return Problem(f"{url}: {reason}", why="what has arrived is kept", fix="run the same command again to continue")
 
 
-def _keep(file: Path, target: Path) -> None:
-    file.replace(target)
-
-
 def _install_writers(archive: Path, target: Path) -> None:
     """FEMNIST's 4.7 GB SQLite database of all writers -> an npz with 5 % of them."""
     with aside(target.parent) as workshop:
@@ -152,8 +148,8 @@ def _install_writers(archive: Path, target: Path) -> None:
         (workshop / target.name).replace(target)
 
 
-_INSTALL: dict[str, Callable[[Path, Path], None]] = {
-    "file": _keep,
+_INSTALL: dict[str, Callable[[Path, Path], object]] = {
+    "file": Path.replace,
     "tar": unpack_tar,
     "zip": unpack_zip,
     "sqlite": _install_writers,

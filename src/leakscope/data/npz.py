@@ -42,10 +42,8 @@ def read_arrays(path: Path, *, needed: Iterable[str], optional: Iterable[str] = 
                     return _pick(path, archive, tuple(needed), tuple(optional))
     except BROKEN as error:
         raise InputError(_damaged(path, error)) from error
-    raise refusal(
-        f"{path} holds one bare array, not an npz archive",
-        fix="write it with numpy.savez_compressed(file, images=..., labels=...)",
-    )
+    fix = "write it with numpy.savez_compressed(file, images=..., labels=...)"
+    raise refusal(f"{path} holds one bare array, not an npz archive", fix=fix)
 
 
 def _pick(

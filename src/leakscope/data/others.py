@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leakscope.data.clients import Indices
+from leakscope.data.clients import Indices, contents
 from leakscope.data.dataset import Array, Dataset
 from leakscope.types import ClientBatch, stream
 
@@ -46,8 +46,8 @@ def draw_others(
     avoid: images (n, C, H, W) in [0, 1] that must not occur, e.g. those of other audited clients. Where images have
     writers, as many others are drawn from the client's own writers as from the rest: so membership is told from hand.
     """
-    private = contents([client.images])
-    taken = private | contents(avoid)
+    private = set(contents(client.images))
+    taken = private.union(*map(contents, avoid))
     order = torch.randperm(len(dataset), generator=stream(seed, "line-up")).tolist()
     free = [place for place in order if _new(dataset.images[place], taken)]
     wanted = Counter(client.labels.tolist())
@@ -61,15 +61,6 @@ def draw_others(
     left = [place for place in free if place not in set(others)]
     left.sort(key=lambda place: int(dataset.labels[place]) not in wanted)
     return Others(np.array(others, dtype=np.int64), own_site, np.array(left[:references], dtype=np.int64))
-
-
-def contents(images: Iterable[Tensor]) -> set[bytes]:
-    """What images (n, C, H, W) in [0, 1] hold, to find them in a data set."""
-    return {
-        image.tobytes()
-        for batch in images
-        for image in (batch.detach().cpu() * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
-    }
 
 
 def _new(image: Array, taken: set[bytes]) -> bool:

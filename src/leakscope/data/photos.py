@@ -12,7 +12,7 @@ from PIL import Image
 
 from leakscope.data.dataset import Samples
 from leakscope.data.pixels import Pixels
-from leakscope.errors import refusal
+from leakscope.errors import refusal, refusing
 
 SIDE = 32
 PER_PHOTO = 60
@@ -76,15 +76,10 @@ def _richest(views: Iterator[Pixels]) -> Pixels:
 
 def _open(package: str, file: str) -> Image.Image:
     path = _locate(package, file)
-    try:
-        with Image.open(path) as image:
-            return image.convert("RGB")
-    except OSError as error:
-        raise refusal(
-            f"the photograph {path} cannot be read: {error}",
-            why="`photos` uses the pictures inside the scikit-image and matplotlib wheels",
-            fix="pip install --force-reinstall scikit-image matplotlib",
-        ) from error
+    why = "`photos` uses the pictures inside the scikit-image and matplotlib wheels"
+    fix = "pip install --force-reinstall scikit-image matplotlib"
+    with refusing(f"the photograph {path} cannot be read", OSError, why=why, fix=fix), Image.open(path) as image:
+        return image.convert("RGB")
 
 
 def _locate(package: str, file: str) -> Path:

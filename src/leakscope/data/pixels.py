@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from leakscope.errors import Problem, refuse
+from leakscope.errors import each, refusing
 
 Pixels = NDArray[np.uint8]
 T = TypeVar("T")
@@ -22,14 +22,12 @@ UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.De
 
 def each_file(paths: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
     """read(path) for every path; all unreadable files are reported at once."""
-    results, problems = [], []
-    for path in paths:
-        try:
-            results.append(read(path))
-        except UNREADABLE as error:
-            problems.append(Problem(f"{path} cannot be read as an image: {error}", fix="repair or remove the file"))
-    refuse(problems)
-    return results
+
+    def attempt(path: Path) -> T:
+        with refusing(f"{path} cannot be read as an image", *UNREADABLE, fix="repair or remove the file"):
+            return read(path)
+
+    return each(attempt, paths)
 
 
 def is_grey(image: Image.Image) -> bool:

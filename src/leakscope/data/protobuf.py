@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 import numpy as np
 
 from leakscope.data.dataset import Array
 
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+VARINT, LENGTH, FIXED = 0, 2, {1: 8, 5: 4}
+"""Wire types: a number, a length and as many bytes, 8 bytes or 4 bytes."""
 
 
 def parse_example(message: bytes) -> dict[str, Array]:
@@ -39,42 +41,36 @@ def _varints(value: bytes | int) -> Iterator[int]:
     if isinstance(value, int):
         yield value
         return
-    at = 0
-    while at < len(value):
-        number, at = _varint(value, at)
-        yield number
+    stream = io.BytesIO(value)
+    while stream.tell() < len(value):
+        yield _varint(stream)
 
 
 def _fields(message: bytes, *, only: int | None = None) -> Iterator[tuple[int, bytes | int]]:
     """(field number, content) of each field, optionally of one number alone."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, wire = key >> 3, key & 7
-        content: bytes | int
-        if wire == VARINT:
-            content, at = _varint(message, at)
-        elif wire in (LENGTH, FIXED32, FIXED64):
-            size, at = _varint(message, at) if wire == LENGTH else ({FIXED32: 4, FIXED64: 8}[wire], at)
-            content, at = message[at : at + size], at + size
-            if at > len(message):
-                raise ValueError("the message ends in the middle of a field")
-        else:
+    stream = io.BytesIO(message)
+    while stream.tell() < len(message):
+        number, wire = divmod(_varint(stream), 8)
+        if wire not in (VARINT, LENGTH, *FIXED):
             raise ValueError(f"wire type {wire} is unknown")
+        size = FIXED.get(wire) or _varint(stream)  # or the number itself
+        content = size if wire == VARINT else stream.read(size)
+        if isinstance(content, bytes) and len(content) < size:
+            raise ValueError("the message ends in the middle of a field")
         if only in (None, number):
             yield number, content
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def _varint(stream: io.BytesIO) -> int:
+    """Seven bits of each byte, the lowest first; the last byte is below 128."""
     value = 0
     for place in range(10):
-        if at >= len(message):
+        byte = stream.read(1)
+        if not byte:
             raise ValueError("the message ends in the middle of a number")
-        byte = message[at]
-        value |= (byte & 0x7F) << (7 * place)
-        at += 1
-        if byte < 0x80:
-            return value, at
+        value |= (byte[0] & 0x7F) << (7 * place)
+        if byte[0] < 0x80:
+            return value
     raise ValueError("a number is longer than 64 bits")
 
 

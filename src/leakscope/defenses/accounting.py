@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from leakscope.errors import refusal
+from leakscope.errors import refusing
 
 LARGEST_PRV = 200.0
 """Above this epsilon the PRV accountant runs out of float64 and memory, and the number says nothing any more."""
@@ -29,17 +29,11 @@ class Spent:
 
 def opacus() -> Any:
     """The Opacus package, imported when it is first needed."""
-    try:
-        package = importlib.import_module("opacus")
+    why = "it takes gradients apart by sample and accounts for the privacy spent"
+    with refusing("dpsgd needs Opacus", ImportError, why=why, fix="pip install 'leakscope[dp]'"):
         importlib.import_module("opacus.validators")
         importlib.import_module("opacus.accountants")
-    except ImportError as error:
-        raise refusal(
-            f"dpsgd needs Opacus: {error}",
-            why="it takes gradients apart by sample and accounts for the privacy spent",
-            fix="pip install 'leakscope[dp]'",
-        ) from error
-    return package
+        return importlib.import_module("opacus")
 
 
 def accounted_epsilon(sigma: float, rate: float, steps: int, delta: float) -> Spent:

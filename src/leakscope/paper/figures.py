@@ -15,7 +15,6 @@ from leakscope.metrics import METRICS
 from leakscope.paper.grid import Planned
 from leakscope.paper.measured import value_of
 from leakscope.paper.targets import Target
-from leakscope.paper.tracing import Trace
 from leakscope.report.figures import COLOURS, COLUMN, DASHES, MARKERS, as_math, panels_of, save, show
 from leakscope.report.reading import Images, read_pictures
 
@@ -105,9 +104,7 @@ KINDS: dict[str, Make] = {"lines": lines, "convergence": convergence, "gallery":
 
 def finished(planned: Planned, records: Records) -> list[Record]:
     """The records of an entry's clients that ended well."""
-    entry = planned.entry
-    keys = [cell.key if entry.attack is not None else Trace(entry.target.name, cell).key for cell in planned.cells]
-    return [records[key] for key in keys if key in records and records[key].done]
+    return [records[key] for key in planned.keys if key in records and records[key].done]
 
 
 def _curves(
@@ -132,14 +129,12 @@ def _strips(strips: Sequence[tuple[str, Sequence[tuple[str, Images]]]]) -> Figur
     rows = [(name, label, images) for name, group in strips for label, images in group]
     figure, panels = panels_of(len(rows), max(len(images) for _, _, images in rows), width=2 * COLUMN)
     for row, (name, label, images) in enumerate(rows):
-        for place, panel in enumerate(panels[row]):
-            if place < len(images):
-                show(panel, images[place])
-            else:
-                panel.set_axis_off()
-        panels[row, 0].set_ylabel(
-            f"{name}\n{label}" if label == "original" else label, rotation=0, ha="right", va="center"
-        )
+        for panel, image in zip(panels[row], images, strict=False):
+            show(panel, image)
+        for panel in panels[row][len(images) :]:
+            panel.set_axis_off()
+        title = f"{name}\n{label}" if label == "original" else label
+        panels[row, 0].set_ylabel(title, rotation=0, ha="right", va="center")
     return figure
 
 
@@ -154,8 +149,7 @@ def _lanes(boxes: Mapping[str, Sequence[str]]) -> Figure:
             _box(panel, place, y, text, COLOURS[row])
             if place:
                 _arrow(panel, (place - 1 + 0.42, y), (place - 0.42, y))
-    (first, above), (second, below) = boxes.items()
-    del first, second
+    above, below = boxes.values()
     _arrow(panel, (len(above) - 1, -0.35), (len(below) - 2, -1.3 + 0.35))
     _arrow(panel, (len(below) - 2, -1.65), (0, -1.65), bend=-0.12)
     panel.set(xlim=(-1.3, widest - 0.5), ylim=(-2.2, 0.5))

@@ -15,6 +15,7 @@ from leakscope.cells.request import Request
 from leakscope.cells.spec import Cell
 from leakscope.errors import InputError, refusal
 from leakscope.paper.targets import Setting, Target
+from leakscope.paper.tracing import Trace
 from leakscope.runs.places import Places
 
 FIRST_SEED = 101
@@ -53,6 +54,12 @@ class Planned:
     entry: Entry
     cells: tuple[Cell, ...]
     reasons: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> list[str]:
+        """Under which the results of its clients are known."""
+        entry = self.entry
+        return [cell.key if entry.attack else Trace(entry.target.name, cell).key for cell in self.cells]
 
 
 def entries(

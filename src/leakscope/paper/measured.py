@@ -77,16 +77,12 @@ def value_of(record: Record, metric: str) -> float | None:
 
 def best(lines: Sequence[Line], metric: str) -> dict[str, tuple[str | None, str | None]]:
     """setting -> (best attack as measured, best as reported) by one metric, where several were compared."""
-    found = {}
-    for setting in dict.fromkeys(line.setting for line in lines):
-        here = [line for line in lines if line.setting == setting and line.metric == metric]
-        found[setting] = _first(here, "measured", metric), _first(here, "reported", metric)
-    return found
+    pick = max if METRICS[metric].higher_is_better else min
 
+    def first(setting: str, kind: str) -> str | None:
+        here = (line for line in lines if line.setting == setting and line.metric == metric)
+        known = [(value, line.attack) for line in here if (value := getattr(line, kind)) is not None]
+        return pick(known)[1] if len(known) > 1 else None
 
-def _first(lines: Sequence[Line], kind: str, metric: str) -> str | None:
-    higher = METRICS[metric].higher_is_better
-    known = [(getattr(line, kind), line.attack) for line in lines if getattr(line, kind) is not None]
-    if len(known) < 2:
-        return None
-    return max(known)[1] if higher else min(known)[1]
+    settings = dict.fromkeys(line.setting for line in lines)
+    return {setting: (first(setting, "measured"), first(setting, "reported")) for setting in settings}

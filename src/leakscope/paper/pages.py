@@ -1,4 +1,4 @@
-"""Tables of reported | measured | difference: in Markdown for the docs, in one HTML page for a run folder."""
+"""Tables of reported | measured | difference, and one HTML page of them for a run folder."""
 
 from __future__ import annotations
 
@@ -35,48 +35,29 @@ def rows_of(lines: Iterable[Line]) -> list[tuple[str, ...]]:
     ]
 
 
-def markdown(lines: Sequence[Line]) -> str:
-    """A Markdown table; columns that say nothing in any row are left out."""
-    kept, rows = _columns(rows_of(lines))
-    body = [[HEADER[place] for place in kept], ["---"] * len(kept), *rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in body) + "\n"
+def table(lines: Iterable[Line]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows; columns that say nothing in any row are left out."""
+    rows = rows_of(lines)
+    kept = [place for place in range(len(HEADER)) if any(row[place] not in ("", DASH) for row in rows)]
+    return [HEADER[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
 def verdicts(target: Target, lines: Sequence[Line]) -> list[str]:
     """Which attack comes out best in each setting, here and in the paper."""
     if "psnr" not in target.metrics or len(target.attacks) < 2:
         return []
-    said = []
-    for setting, (ours, theirs) in best(lines, "psnr").items():
-        if ours is not None:
-            paper = f"; in the paper {theirs}" if theirs else ""
-            said.append(f"{setting}: best PSNR by {ours}{paper}")
-    return said
+    return [
+        f"{setting}: best PSNR by {ours}" + (f"; in the paper {theirs}" if theirs else "")
+        for setting, (ours, theirs) in best(lines, "psnr").items()
+        if ours
+    ]
 
 
 def page(shown: Sequence[Shown], *, quick: bool, command: str) -> str:
     """One self-contained page with every table and figure."""
-    parts = []
-    for target, lines, figures in shown:
-        kept, rows = _columns(rows_of(lines))
-        pictures = [_inline(path) for path in figures if path.suffix == ".svg"]
-        parts.append(
-            {
-                "target": target,
-                "header": [HEADER[place] for place in kept],
-                "rows": rows,
-                "verdicts": verdicts(target, lines),
-                "pictures": pictures,
-            }
-        )
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(PAGE).render(parts=parts, quick=QUICK if quick else "", command=command)
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> tuple[list[int], list[list[str]]]:
-    """The columns that say something, and the rows cut to them."""
-    kept = [place for place in range(len(HEADER)) if any(row[place] not in ("", DASH) for row in rows)]
-    return kept, [[row[place] for place in kept] for row in rows]
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(PAGE)
+    template.globals.update(table=table, verdicts=verdicts, inline=_inline)
+    return template.render(shown=shown, quick=QUICK if quick else "", command=command)
 
 
 def _pair(mean: float | None, deviation: float | None, metric: str) -> str:
@@ -115,17 +96,20 @@ code { background: #f3f3f3; padding: 0 .3rem; }
 <p>Made by <code>{{ command }}</code>. Reported: mean and deviation over the paper's five trials; measured: over
 clients that no default was chosen on. A dash is a number that does not exist; the note says why.</p>
 {% if quick %}<p class="quick"><strong>{{ quick }}.</strong></p>{% endif %}
-{% for part in parts %}
-<section id="{{ part.target.name }}">
-<h2>{{ part.target.title }}{% if quick %} (quick){% endif %}</h2>
-<p>{{ part.target.about }}</p>
-{% for picture in part.pictures %}<p><img src="{{ picture }}" alt="{{ part.target.title }}"></p>{% endfor %}
-{% for verdict in part.verdicts %}<p>{{ verdict }}.</p>{% endfor %}
-{% if part.rows %}
-<div class="wide" tabindex="0" role="region" aria-label="{{ part.target.title }}"><table>
-<thead><tr>{% for name in part.header %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
+{% for target, lines, figures in shown %}
+{% set header, rows = table(lines) %}
+<section id="{{ target.name }}">
+<h2>{{ target.title }}{% if quick %} (quick){% endif %}</h2>
+<p>{{ target.about }}</p>
+{% for path in figures if path.suffix == ".svg" %}
+<p><img src="{{ inline(path) }}" alt="{{ target.title }}"></p>
+{% endfor %}
+{% for verdict in verdicts(target, lines) %}<p>{{ verdict }}.</p>{% endfor %}
+{% if rows %}
+<div class="wide" tabindex="0" role="region" aria-label="{{ target.title }}"><table>
+<thead><tr>{% for name in header %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
 <tbody>
-{% for row in part.rows %}
+{% for row in rows %}
 <tr>{% for value in row %}<td>{{ value }}</td>{% endfor %}</tr>
 {% endfor %}
 </tbody></table></div>

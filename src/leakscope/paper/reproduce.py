@@ -164,15 +164,13 @@ def _records(run: Run, job: Job) -> dict[str, Record]:
 
 def _of_clients(planned: Planned, records: Mapping[str, Record]) -> tuple[list[Record], list[str]]:
     """The finished records of an entry's clients, and the reasons for those that are missing."""
-    done, reasons = [], list(planned.reasons)
-    for cell in planned.cells:
-        key = cell.key if planned.entry.attack is not None else Trace(planned.entry.target.name, cell).key
-        record = records.get(key)
-        if record is not None and record.done:
-            done.append(record)
-        else:
-            reasons.append(NOT_RUN if record is None else f"failed: {record.error.partition(chr(10))[0]}")
-    return done, reasons
+    ended = [records.get(key) for key in planned.keys]
+    reasons = [
+        NOT_RUN if record is None else f"failed: {record.error.partition(chr(10))[0]}"
+        for record in ended
+        if record is None or not record.done
+    ]
+    return [record for record in ended if record and record.done], [*planned.reasons, *reasons]
 
 
 def _is_new(record: Record | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import multiprocessing
 import time
@@ -14,7 +13,7 @@ from typing import Any
 
 from leakscope.cells.record import Record
 from leakscope.cells.spec import Cell
-from leakscope.files import write_json
+from leakscope.files import read_object, write_json
 from leakscope.paper import trajectory
 from leakscope.runs.local import POLL_SECONDS, one_thread_each, ready, stop_on_interrupt
 
@@ -43,10 +42,7 @@ class Trace:
     def result(self, folder: Path) -> dict[str, Any] | None:
         """What was measured, None where it was not yet."""
         path = self.path(folder)
-        if not path.exists():
-            return None
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+        return read_object(path) if path.exists() else None
 
 
 def as_record(found: Mapping[str, Any]) -> Record:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,20 +45,16 @@ def theorem1(cell: Cell, *, data_root: Path | None = None) -> dict[str, float]:
     gap: dict[str, Tensor] = {}
     largest = {"secant": 0.0, "lipschitz": 0.0}
 
-    def compare(
-        victim: Victim, state: Weights, line: Weights, buffers: Weights, x: Tensor, y: Tensor, tau: int
-    ) -> None:
-        there = batch_gradient(victim, line, buffers, x, y)
-        here = batch_gradient(victim, state, buffers, x, y)
-        change = {name: here[name] - there[name] for name in here}
+    def compare(state: Weights, line: Weights, tau: int, victim: Victim, *batch: Any) -> None:
+        change = _minus(batch_gradient(victim, state, *batch), batch_gradient(victim, line, *batch))
         for name, value in change.items():
             gap[name] = gap.get(name, torch.zeros_like(value)) + cell.client.lr * value
-        apart = _norm({name: state[name] - line[name] for name in state})
+        apart = _norm(_minus(state, line))
         if apart > 0:
             largest["secant"] = max(largest["secant"], _norm(change) / apart)
         if tau % max(1, math.ceil(cell.client.training.steps(cell.client.n) / PROBES)) == 0:
             middle = {name: torch.lerp(state[name], line[name], 0.5) for name in state}
-            norms = [_hessian_norm(victim, w, buffers, x, y, seed=tau) for w in (state, middle, line)]
+            norms = [_hessian_norm(victim, w, *batch, seed=tau) for w in (state, middle, line)]
             largest["lipschitz"] = max(largest["lipschitz"], *norms)
 
     seen = _walk(cell, data_root, compare)
@@ -65,8 +62,8 @@ def theorem1(cell: Cell, *, data_root: Path | None = None) -> dict[str, float]:
     return {"mismatch": mismatch, "bound": bound, "ratio": mismatch / bound if bound else math.inf, **largest}
 
 
-Look = Callable[[Victim, Weights, Weights, Weights, Tensor, Tensor, int], None]
-"""(victim, true state, state on the line, buffers, x, y, tau)."""
+Look = Callable[..., None]
+"""(true state, state on the line, tau, victim, buffers, x, y)."""
 
 
 @dataclass
@@ -79,15 +76,12 @@ class _Walk:
     look: Look
     steps: int = 0
     distance: float = 0.0
-    total: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.total = self.client.training.steps(len(self.client.batch))
 
     def gradient(self, victim: Victim, state: Weights, buffers: Weights, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        line = {name: torch.lerp(self.first[name], self.last[name], self.steps / self.total) for name in state}
-        self.distance += _norm({name: state[name] - line[name] for name in state})
-        self.look(victim, state, line, buffers, x, y, self.steps)
+        total = self.client.training.steps(len(self.client.batch))
+        line = {name: torch.lerp(self.first[name], self.last[name], self.steps / total) for name in state}
+        self.distance += _norm(_minus(state, line))
+        self.look(state, line, self.steps, victim, buffers, x, y)
         self.steps += 1
         return batch_gradient(victim, state, buffers, x, y)
 
@@ -96,8 +90,7 @@ def _walk(cell: Cell, data_root: Path | None, look: Look) -> _Walk:
     dataset = data.load(cell.client.dataset, root=data_root)
     client = make_client(cell.client, dataset, cell.client.seed)
     w0 = starting_weights(cell.client.w0, client.victim, dataset, avoid=client.batch, seed=cell.client.seed)
-    delta = train(client, w0).delta
-    walk = _Walk(client, w0, {name: value - delta[name] for name, value in w0.items()}, look)
+    walk = _Walk(client, w0, _minus(w0, train(client, w0).delta), look)
     train(client, w0, gradients=walk.gradient)
     return walk
 
@@ -108,15 +101,17 @@ def _hessian_norm(victim: Victim, weights: Weights, buffers: Weights, x: Tensor,
     loss = functional.cross_entropy(victim.call(leaves, buffers, x), y)
     slopes = torch.autograd.grad(loss, list(leaves.values()), create_graph=True)
     draw = stream(seed, "power iteration")
-    direction = [torch.randn(value.shape, generator=draw).to(value) for value in leaves.values()]
-    norm = 0.0
+    direction = {name: torch.randn(value.shape, generator=draw).to(value) for name, value in leaves.items()}
     for _ in range(POWER_STEPS):
-        length = math.sqrt(sum(float(part.double().square().sum()) for part in direction)) or 1.0
-        direction = [part / length for part in direction]
-        curved = torch.autograd.grad(slopes, list(leaves.values()), grad_outputs=direction, retain_graph=True)
-        direction = [part.detach() for part in curved]
-        norm = math.sqrt(sum(float(part.double().square().sum()) for part in direction))
-    return norm
+        length = _norm(direction) or 1.0
+        aimed = [part / length for part in direction.values()]
+        curved = torch.autograd.grad(slopes, list(leaves.values()), grad_outputs=aimed, retain_graph=True)
+        direction = dict(zip(leaves, curved, strict=True))
+    return _norm(direction)
+
+
+def _minus(one: Weights, other: Weights) -> dict[str, Tensor]:
+    return {name: value - other[name] for name, value in one.items()}
 
 
 def _norm(values: Weights) -> float:

@@ -7,20 +7,14 @@ trained w0. Each lies between the largest value that a clean update showed and t
 
 from __future__ import annotations
 
-from leakscope.errors import Finding, InputError
+from leakscope.errors import Finding, refuse
 from leakscope.preflight.examination import examine
 from leakscope.preflight.settings import settings
 
 
-def errors_of(findings: tuple[Finding, ...]) -> list[Finding]:
-    return [finding for finding in findings if finding.severity == "error"]
-
-
 def refuse_errors(findings: tuple[Finding, ...]) -> None:
     """Raise one InputError for all findings that refuse the update."""
-    found = errors_of(findings)
-    if found:
-        raise InputError(*(finding.problem for finding in found))
+    refuse(finding.problem for finding in findings if finding.severity == "error")
 
 
-__all__ = ["Finding", "errors_of", "examine", "refuse_errors", "settings"]
+__all__ = ["Finding", "examine", "refuse_errors", "settings"]

@@ -59,31 +59,22 @@ def _said(recorded: RecordedUpdate, truth: ClientBatch | None) -> Iterator[Findi
             why="the attack guesses a mean of 0.5 and a deviation of 0.25, and rebuilds images of another brightness",
             fix="record normalisation=Normalisation(mean, std); mean 0 and std 1 where the client does nothing",
         )
-    labels = recorded.labels
-    if truth is None or labels is None or labels.dim() != truth.labels.dim() or labels.dim() == 2:
-        return
-    if not torch.equal(labels.sort().values, truth.labels.sort().values):
+    hard = [one.labels for one in (recorded, truth) if one and one.labels is not None and one.labels.dim() == 1]
+    if len(hard) == 2 and not torch.equal(hard[0].sort().values, hard[1].sort().values):
         yield error("labels", "the file and the truth file tell different labels", fix=SAME)
 
 
 def _numbers(recorded: RecordedUpdate, victim: Victim, truth: ClientBatch | None) -> list[Finding]:
     update = recorded.update
-    if half := traces.half_precision({**update.w0}):
-        return [
-            warning(
-                "half-precision",
-                f"the weights are {half} values",
-                why="differences between two rounded models lose small steps: many are zero, the rest is coarse",
-                fix="keep w0 and wT in float32 and record those",
-            )
-        ]
+    if half := traces.half_precision(update.w0):
+        why = "differences between two rounded models lose small steps: many are zero, the rest is coarse"
+        fix = "keep w0 and wT in float32 and record those"
+        return [warning("half-precision", f"the weights are {half} values", why=why, fix=fix)]
     if recorded.defense != "none":  # what a declared defense does to the numbers is no surprise
         return []
     labels = recorded.labels if truth is None else truth.labels
-    known = Known.of(
-        observe(update, victim, knowledge=Knowledge(), normalisation=guess(victim.shape[0]), labels=None),
-        torch.device("cpu"),
-    )
+    seen = observe(update, victim, knowledge=Knowledge(), normalisation=guess(victim.shape[0]), labels=None)
+    known = Known.of(seen, torch.device("cpu"))
     marks = list(_values(update)) or list(_structure(known) if _sums_gradients(update) else ())
     if marks or update.training.optimizer != "sgd":
         return marks
@@ -201,7 +192,7 @@ def _replayed(update: Update, victim: Victim, truth: ClientBatch) -> Iterator[Fi
     others = alternatives(update, victim, truth) if seen.cosine < 1 - BETTER / 2 else {}
     best = max(others, key=lambda name: others[name].cosine, default="")
     if best and others[best].cosine > max(EXPLAINED, seen.cosine + BETTER):
-        yield ALTERNATIVES[best](update)
+        yield OTHER_SCALES.get(best) or _other_mode(update)
     elif seen.cosine < EXPLAINED:
         yield warning(
             "unexplained",
@@ -217,8 +208,7 @@ def _mode(update: Update, victim: Victim, known: set[str]) -> Iterator[Finding]:
     if "mode" in known or update.training.weight_decay:
         return
     seen = norm_alignment(victim, update.w0, update.delta)
-    other = seen is not None and (seen < TRAIN_MODE if update.training.mode == "eval" else seen > EVAL_MODE)
-    if other:
+    if seen is not None and (seen < TRAIN_MODE if update.training.mode == "eval" else seen > EVAL_MODE):
         yield _other_mode(update)
 
 
@@ -233,20 +223,15 @@ def _other_mode(update: Update) -> Finding:
     )
 
 
-def _unnormalised(update: Update) -> Finding:  # noqa: ARG001
-    return warning(
+OTHER_SCALES = {
+    "plain": warning(
         "normalisation",
         "the update fits images that were not normalised, the file says they were",
         fix="record the normalisation that the client applies: mean 0 and std 1 for none",
-    )
-
-
-def _normalised(update: Update) -> Finding:  # noqa: ARG001
-    return warning(
+    ),
+    "standardised": warning(
         "normalisation",
         "the update fits images of mean 0 and deviation 1, the file says they were normalised in another way",
         fix="record the normalisation that the client applies: the mean and deviation of its data set",
-    )
-
-
-ALTERNATIVES = {"mode": _other_mode, "plain": _unnormalised, "standardised": _normalised}
+    ),
+}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
-from torch.nn import functional
 
 from leakscope.attacks.known import attack_copy
+from leakscope.client.training import batch_gradient
 from leakscope.labels.evidence import repetitions
-from leakscope.types import ClientBatch, LocalTraining, Normalisation, Update, Weights
+from leakscope.types import ClientBatch, Normalisation, Update
 from leakscope.victims import Victim
 
 SIMPSON = ((0.0, 1 / 6), (0.5, 4 / 6), (1.0, 1 / 6))
@@ -29,11 +28,11 @@ class Explanation:
 def explain(update: Update, victim: Victim, batch: ClientBatch) -> Explanation:
     """The mean gradient at three states of the line, in the client's own mode."""
     x, y = batch.normalisation.apply(batch.images), batch.labels
-    module = attack_copy(victim.module, update.training)
+    trained = replace(victim, module=attack_copy(victim.module, update.training))
     total = {name: torch.zeros_like(value, dtype=torch.float32) for name, value in update.w0.items()}
     for t, weight in SIMPSON:
         state = {name: (value - t * update.delta[name]).float() for name, value in update.w0.items()}
-        for name, value in _gradient(module, state, victim.buffers(), x, y).items():
+        for name, value in batch_gradient(trained, state, victim.buffers(), x, y).items():
             total[name] += weight * value
     inner = sum(float((total[name].double() * value.double()).sum()) for name, value in update.delta.items())
     length = sum(float(value.double().square().sum()) for value in total.values()) ** 0.5
@@ -47,16 +46,9 @@ def alternatives(update: Update, victim: Victim, batch: ClientBatch) -> dict[str
     plain = Normalisation((0.0,) * victim.shape[0], (1.0,) * victim.shape[0])
     mean, std = batch.images.mean((0, 2, 3)), batch.images.std((0, 2, 3)).clamp_min(1e-3)
     own = Normalisation(tuple(mean.tolist()), tuple(std.tolist()))
-    other: LocalTraining = replace(update.training, mode="train" if update.training.mode == "eval" else "eval")
+    other = replace(update.training, mode="train" if update.training.mode == "eval" else "eval")
     return {
         "mode": explain(replace(update, training=other), victim, batch),
         "plain": explain(update, victim, replace(batch, normalisation=plain)),
         "standardised": explain(update, victim, replace(batch, normalisation=own)),
     }
-
-
-def _gradient(module: torch.nn.Module, w: Weights, buffers: Weights, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    leaves = {name: value.detach().requires_grad_() for name, value in w.items()}
-    logits = torch.func.functional_call(module, {**leaves, **buffers}, (x,))
-    found = torch.autograd.grad(functional.cross_entropy(logits, y), list(leaves.values()), materialize_grads=True)
-    return dict(zip(leaves, found, strict=True))

@@ -40,8 +40,6 @@ class LastLayer:
     """sum_c |G_b[c]| / T: at most 2, as both p and y add up to one."""
     missing: float | None
     """Share of the N images by which some S_c is negative; None where the labels are not known."""
-    reversed: float | None
-    """The same for the update with its sign turned."""
     cosine: float | None
     """Direction of the observed pull towards the labels against the expected one: 1, and -1 with w0 and wT swapped."""
     scale: float | None
@@ -64,26 +62,19 @@ def last_layer(evidence: Evidence, labels: Tensor | None) -> LastLayer | None:
         return None
     total = float(bias.abs().sum())
     pull = bias / evidence.steps
-    missing = reverse = cosine = scale = None
+    missing = cosine = scale = None
     fresh = False
     if labels is not None:
         share = target_share(labels, len(bias))
-        missing, reverse = (float(torch.relu(-(share + sign * pull)).sum()) for sign in (1, -1))
+        missing = float(torch.relu(-(share + pull)).sum())
         path = path_softmax(evidence, mean_feature(evidence))
         expected = path.mean(dim=0) - share
         if float(expected.abs().sum()) > PULL:
             scale = float(pull @ expected / expected.square().sum())
             cosine = float(torch.nn.functional.cosine_similarity(pull, expected, dim=0))
         fresh = is_fresh(evidence) and bool((path[-1] - path[0]).abs().sum() < (share - path[0]).abs().sum() / 2)
-    return LastLayer(
-        sum=abs(float(bias.sum())) / max(total, 1e-300),
-        size=total / evidence.steps,
-        missing=missing,
-        reversed=reverse,
-        cosine=cosine,
-        scale=scale,
-        fresh=fresh,
-    )
+    sum_ = abs(float(bias.sum())) / max(total, 1e-300)
+    return LastLayer(sum_, total / evidence.steps, missing, cosine, scale, fresh)
 
 
 def target_share(labels: Tensor, classes: int) -> Tensor:

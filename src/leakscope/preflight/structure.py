@@ -9,7 +9,7 @@ import torch
 from leakscope.errors import Finding, InputError, Problem, error, warning
 from leakscope.observation.firewall import check_update
 from leakscope.observation.update_file import RecordedUpdate
-from leakscope.types import ClientBatch, Weights
+from leakscope.types import ClientBatch
 from leakscope.victims import MODELS, Victim, build_victim
 
 PREFIXES = ("_module.", "module.", "_orig_mod.", "model.", "net.")
@@ -56,16 +56,11 @@ def _class_count(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
         return None
     odd = [name for name, size in victim.sizes.items() if sizes[name] != size]
     rows = {sizes[name][0] for name in odd if len(sizes[name])}
-    if len(rows) != 1 or any(
-        victim.sizes[name][0] != victim.classes or sizes[name][1:] != victim.sizes[name][1:] for name in odd
-    ):
+    if len(rows) != 1 or any(victim.sizes[name] != (victim.classes, *sizes[name][1:]) for name in odd):
         return None
     (count,) = rows
-    return error(
-        "classes",
-        f"the file says {victim.classes} classes, its last layer has {count}",
-        fix=f"record it with classes={count}",
-    )
+    found = f"the file says {victim.classes} classes, its last layer has {count}"
+    return error("classes", found, fix=f"record it with classes={count}")
 
 
 def _misplaced(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
@@ -74,22 +69,17 @@ def _misplaced(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
     if not extra or victim.sizes.keys() - recorded.update.delta.keys():
         return None
     buffers = [name for name in extra if name in victim.buffers()]
-    fix = (
-        "store batch-norm statistics and counters under buffers/"
-        if len(buffers) == len(extra)
-        else f"store the trained parameters of {victim.name} alone, without optimiser state or metrics"
-    )
-    return error(
-        "extra-keys", f"{len(extra)} tensors are no parameters of {victim.name}: {', '.join(extra[:3])}", fix=fix
-    )
+    fix = f"store the trained parameters of {victim.name} alone, without optimiser state or metrics"
+    if len(buffers) == len(extra):
+        fix = "store batch-norm statistics and counters under buffers/"
+    found = f"{len(extra)} tensors are no parameters of {victim.name}: {', '.join(extra[:3])}"
+    return error("extra-keys", found, fix=fix)
 
 
 def _other_model(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
     sizes = {name: value.shape for name, value in recorded.update.delta.items()}
     same = sum(sizes.get(name) == size for name, size in victim.sizes.items())
-    if 2 * same > len(victim.sizes) and sizes.keys() == victim.sizes.keys():
-        return None
-    if same == len(victim.sizes):
+    if same == len(victim.sizes) or (2 * same > len(victim.sizes) and sizes.keys() == victim.sizes.keys()):
         return None
     fits = [name for name in MODELS if name != victim.name and _sizes(name, recorded) == sizes]
     return error(
@@ -130,7 +120,7 @@ def _loss(recorded: RecordedUpdate) -> Iterator[Finding]:
 
 def _buffers(recorded: RecordedUpdate, victim: Victim) -> Iterator[Finding]:
     wanted, given = victim.buffers(), recorded.update.buffers
-    missing = [name for name, value in wanted.items() if _shape(given, name) != value.shape]
+    missing = [name for name, value in wanted.items() if name not in given or given[name].shape != value.shape]
     if missing and recorded.update.training.mode == "eval":
         yield warning(
             "buffers",
@@ -138,7 +128,3 @@ def _buffers(recorded: RecordedUpdate, victim: Victim) -> Iterator[Finding]:
             why="in eval mode the batch norms use their stored statistics; those of a fresh model are used instead",
             fix="store them under buffers/<name>",
         )
-
-
-def _shape(tensors: Weights, name: str) -> torch.Size | None:
-    return tensors[name].shape if name in tensors else None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 import re
 import shutil
 import tempfile
@@ -22,8 +21,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from leakscope.errors import InputError, Problem, refusal, refuse
-from leakscope.files import write_json, writing
+from leakscope.errors import Problem, each, refusal, refuse, refusing
+from leakscope.files import read_object, write_json, writing
 from leakscope.prior.denoiser import Denoiser
 from leakscope.prior.images import digests
 from leakscope.types import ClientBatch
@@ -36,10 +35,8 @@ MAKE = "leakscope prior train --data femnist_public --out PATH"
 
 def diffusers() -> Any:
     """The package, imported when it is needed: it is an extra, and takes seconds."""
-    try:
+    with refusing("diffusion priors need diffusers", ImportError, fix="pip install 'leakscope[diffusion]'"):
         return importlib.import_module("diffusers")
-    except ImportError as error:
-        raise refusal(f"diffusion priors need diffusers: {error}", fix="pip install 'leakscope[diffusion]'") from error
 
 
 def find_prior(name: str) -> Path:
@@ -51,15 +48,9 @@ def find_prior(name: str) -> Path:
         raise refusal(f"there is no prior in {name}: no such folder", fix=MAKE)
     diffusers()  # brings the hub's client along
     hub: Any = importlib.import_module("huggingface_hub")
-    try:
+    found = f"the prior {name} is no folder here and could not be fetched from the Hugging Face hub"
+    with refusing(found, OSError, ValueError, fix=f"give the folder of a downloaded one, or make one: {MAKE}"):
         return Path(hub.snapshot_download(name, allow_patterns=["*.json", "*.safetensors"]))
-    except (OSError, ValueError) as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise refusal(
-            f"the prior {name} is no folder here and could not be fetched from the Hugging Face hub",
-            why=said,
-            fix=f"give the folder of a downloaded one, or make one: {MAKE}",
-        ) from error
 
 
 def fingerprint(folder: Path) -> str:
@@ -77,24 +68,7 @@ def check_prior(folder: Path) -> None:
         Problem(f"{folder} has no {name}", why="a prior is a folder as diffusers saves it, in safetensors", fix=MAKE)
         for name in missing
     )
-    read: list[dict[str, Any]] = []
-    broken: list[Problem] = []
-    for name in (CONFIG, SCHEDULE):
-        try:
-            read.append(_object(_place(folder, name)))
-        except InputError as error:
-            broken += error.problems
-    refuse(broken or _problems(folder, *read))
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise refusal(f"{path} holds no JSON object", why="it is damaged or cut off", fix=MAKE)
-    return found
+    refuse(_problems(folder, *each(lambda name: read_object(_place(folder, name), fix=MAKE), (CONFIG, SCHEDULE))))
 
 
 def _problems(folder: Path, config: Mapping[str, Any], schedule: Mapping[str, Any]) -> Iterator[Problem]:
@@ -113,15 +87,12 @@ def _problems(folder: Path, config: Mapping[str, Any], schedule: Mapping[str, An
 def read_denoiser(folder: Path) -> Denoiser:
     """The network in single precision, frozen, with its schedule."""
     check_prior(folder)
-    library = diffusers()
-    place = _place(folder, CONFIG).parent
-    try:
-        network = library.UNet2DModel.from_pretrained(
-            place, use_safetensors=True, low_cpu_mem_usage=False, local_files_only=True
-        )
-        scheduler = library.DDPMScheduler.from_config(_object(_place(folder, SCHEDULE)))
-    except Exception as error:  # whatever diffusers makes of settings that do not fit together
-        raise refusal(f"the prior in {folder} cannot be read: {error}", fix=MAKE) from error
+    library, place = diffusers(), _place(folder, CONFIG).parent
+    loading = {"use_safetensors": True, "low_cpu_mem_usage": False, "local_files_only": True}
+    # whatever diffusers makes of settings that do not fit together
+    with refusing(f"the prior in {folder} cannot be read", Exception, fix=MAKE):
+        network = library.UNet2DModel.from_pretrained(place, **loading)
+        scheduler = library.DDPMScheduler.from_config(read_object(_place(folder, SCHEDULE), fix=MAKE))
     return as_denoiser(network.eval().requires_grad_(False).float(), scheduler)
 
 
@@ -135,7 +106,7 @@ def as_denoiser(network: nn.Module, scheduler: Any) -> Denoiser:
 def read_facts(folder: Path) -> dict[str, Any]:
     """prior.json; a model that somebody else trained has none."""
     path = folder / FACTS
-    return _object(path) if path.is_file() else {}
+    return read_object(path, fix=MAKE) if path.is_file() else {}
 
 
 def write_prior(folder: Path, network: Any, scheduler: Any, facts: Mapping[str, Any], trained_on: Tensor) -> None:
@@ -171,11 +142,8 @@ def refuse_overlap(folder: Path, batch: ClientBatch) -> None:
 def require_same(folder: Path, wanted: str) -> None:
     """Refuse a prior that has changed since the run was planned."""
     if fingerprint(folder) != wanted:
-        raise refusal(
-            f"the prior in {folder} is not the one that this run was planned with",
-            why="results of different priors would be mixed",
-            fix="choose another --out",
-        )
+        found = f"the prior in {folder} is not the one that this run was planned with"
+        raise refusal(found, why="results of different priors would be mixed", fix="choose another --out")
 
 
 def _place(folder: Path, name: str) -> Path:

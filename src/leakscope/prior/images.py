@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from leakscope.data import Dataset, draw_client
-from leakscope.errors import Problem, refusal, refuse
+from leakscope.data.clients import contents
+from leakscope.errors import refusal
 
 LEAST = 16
 """Fewer images teach nothing."""
@@ -52,30 +53,20 @@ def gather(dataset: Dataset, *, avoid: Sequence[int], n: int) -> PublicImages:
     for seed in seeds:
         taken |= set(digests(draw_client(dataset, n=n, seed=seed).images).tolist())
     kept: list[int] = []
-    for place, digest in enumerate(digests(pixels(dataset)).tolist()):
+    for place, digest in enumerate(digests(dataset.pixels()).tolist()):
         if digest not in taken:
             taken.add(digest)
             kept.append(place)
-    refuse(
-        [Problem(f"{len(kept)} images of {dataset.name} are left to learn from", fix="avoid fewer clients")]
-        if len(kept) < LEAST
-        else []
-    )
-    avoided = (
-        f"clients of seeds {', '.join(map(str, seeds))} with n = {n}" if seeds else "none: no client is drawn from it"
-    )
-    return PublicImages(pixels(dataset)[kept], dataset.name, dataset.fingerprint, avoided)
-
-
-def pixels(dataset: Dataset) -> Tensor:
-    """(n, C, H, W) uint8."""
-    return torch.from_numpy(dataset.images).permute(0, 3, 1, 2)
+    if len(kept) < LEAST:
+        raise refusal(f"{len(kept)} images of {dataset.name} are left to learn from", fix="avoid fewer clients")
+    named = f"clients of seeds {', '.join(map(str, seeds))} with n = {n}"
+    avoided = named if seeds else "none: no client is drawn from it"
+    return PublicImages(dataset.pixels()[kept], dataset.name, dataset.fingerprint, avoided)
 
 
 def digests(images: Tensor) -> Tensor:
     """(n,) int64: what tells images (n, C, H, W), uint8 or in [0, 1], apart by their pixels."""
-    whole = images if images.dtype == torch.uint8 else (images.detach().cpu() * 255).round().to(torch.uint8)
-    named = [hashlib.sha256(image.tobytes()).digest()[:8] for image in whole.permute(0, 2, 3, 1).contiguous().numpy()]
+    named = [hashlib.sha256(content).digest()[:8] for content in contents(images)]
     return torch.from_numpy(np.frombuffer(b"".join(named), dtype="<i8").copy())
 
 

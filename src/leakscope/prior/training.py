@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from leakscope.errors import Problem, refusal, refuse
+from leakscope.errors import Problem, refusal, refuse, refusing
 from leakscope.files import commit, versions, writing
 from leakscope.options import Range, out_of_range
 from leakscope.prior.denoiser import Denoiser
@@ -93,7 +93,7 @@ class Training:
 
     def __init__(self, public: PublicImages, recipe: Recipe, *, device: str = "cpu") -> None:
         library = diffusers()
-        averaging = diffusers_training().EMAModel
+        averaging = importlib.import_module("diffusers.training_utils").EMAModel
         self.public, self.recipe, self.device = public, recipe, torch.device(device)
         self.side = side_for(public.shape)
         with torch.random.fork_rng(devices=[]):
@@ -194,12 +194,6 @@ class Training:
         }
 
 
-def diffusers_training() -> Any:
-    """The part of diffusers with the averaged weights, which its top level does not import."""
-    diffusers()
-    return importlib.import_module("diffusers.training_utils")
-
-
 def fit(
     training: Training,
     out: Path,
@@ -242,10 +236,8 @@ def _keep(training: Training, place: Path) -> None:
 
 
 def _read(place: Path) -> dict[str, Any]:
-    try:
+    broken = (OSError, RuntimeError, EOFError, LookupError, ValueError, pickle.UnpicklingError)
+    fix = "delete it and train again, or choose another --out"
+    with refusing(f"the checkpoint {place} cannot be read", *broken, fix=fix):
         state: dict[str, Any] = torch.load(place, weights_only=True)
-    except (OSError, RuntimeError, EOFError, LookupError, ValueError, pickle.UnpicklingError) as error:
-        raise refusal(
-            f"the checkpoint {place} cannot be read", fix="delete it and train again, or choose another --out"
-        ) from error
     return state
