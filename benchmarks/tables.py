@@ -337,6 +337,39 @@ def reproduced(name: str) -> str:
     return "\n" + "\n".join(part for part in parts if part and part != "Not run: .\n") + "\n"
 
 
+def ladder_table() -> str:
+    """The line-up, pooled over the clients of a data set."""
+    rows = []
+    for row in read("ladder").get("summary", []):
+        shown = {name: row["prototypes"].get(name) for name in ("span", "whitened")}
+        rows.append([
+            {"cifar100": "CIFAR-100", "femnist": "FEMNIST writers", "pooled": "FEMNIST pooled"}[row["data"]],
+            row["defense"],
+            with_interval(row, "auc", 3),
+            with_interval(row, "tpr1", 2),
+            "-" if row["hand"] is None else with_interval(row["hand"], "auc", 2),
+            *("-" if value is None else f"{value:.3f}" for value in shown.values()),
+            str(row["clients"]),
+        ])  # fmt: skip
+    return markdown(["data", "defense", "AUC", "TPR at 1 % FPR", "hand", "span", "whitened", "clients"], rows)
+
+
+def with_interval(row: Row, name: str, digits: int) -> str:
+    if row[name] is None:
+        return "-"
+    low, high = row["intervals"][name]
+    return f"{row[name]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def coverage_table() -> str:
+    """The lowest coverage over areas and numbers of others."""
+    rows = [
+        [members, *(f"{min(row['covered'] for row in some if row['spread'] == spread):.1%}" for spread in (1.0, 2.0))]
+        for (members,), some in group(read("coverage").get("rows", []), "members").items()
+    ]
+    return markdown(["members", "as spread as others", "twice as spread"], rows)
+
+
 def rounds_table() -> str:
     """PSNR of one round, of the other, and of both together."""
     rows = [
@@ -355,6 +388,8 @@ def runner_table() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "ladder-table": ladder_table,
+    "coverage-table": coverage_table,
     "rounds-table": rounds_table,
     "main-table": main_table,
     "gain-table": gain_table,

@@ -20,7 +20,7 @@ from leakscope.lineup.weighing import Weighing, weigh
 from leakscope.observation.firewall import Observation
 from leakscope.types import Weights
 
-PATH = (0.0, 0.5, 1.0)
+PATH = (0.25, 0.75)
 """States w0 - s delta at which every suspect's gradient is taken: gradients turn while the client trains."""
 MIDDLE = 0.5
 """The state at which the gradients of references are taken."""
