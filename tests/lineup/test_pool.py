@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from leakscope.data import draw_client
+from leakscope.data.clients import contents
 from leakscope.data.dataset import Dataset
-from leakscope.data.others import contents, draw_others
+from leakscope.data.others import draw_others
 from leakscope.errors import InputError
 from leakscope.lineup.pool import Pool, Suspects, draw_pool, without_twins
 from leakscope.types import stream
@@ -64,7 +65,7 @@ def test_others_share_the_labels_and_nothing_else(seed: int) -> None:
     assert not set(drawn.others) & set(drawn.references)
     chosen = {data.images[place].tobytes() for place in (*drawn.others, *drawn.references)}
     assert len(chosen) == len(drawn.others) + 100
-    assert not chosen & contents([client.images, other.images])
+    assert not chosen & {*contents(client.images), *contents(other.images)}
 
 
 def test_others_of_the_own_writer_come_first() -> None:
@@ -93,6 +94,6 @@ def test_pool_of_a_client() -> None:
     assert pool.members.images is client.images
     assert pool.others.labels is not None
     assert pool.others.labels.tolist() == data.labels[drawn.others].tolist()
-    assert contents([pool.others.images]) == {data.images[place].tobytes() for place in drawn.others}
+    assert set(contents(pool.others.images)) == {data.images[place].tobytes() for place in drawn.others}
     assert pool.own_site is not None
     assert pool.own_site.tolist() == (drawn.own_site.tolist() if drawn.own_site is not None else None)

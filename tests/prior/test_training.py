@@ -95,8 +95,8 @@ def test_the_weights_take_two_bytes_each(prior):
     ("settings", "words"),
     [
         ({"channels": 12}, "multiple of 8"),
-        ({"batch_size": 0}, "batch_size=0 is not in"),
-        ({"seed": -1}, "seed=-1 is not in"),
+        ({"batch_size": 0}, "batch_size=0 is not at least 1"),
+        ({"seed": -1}, "seed=-1 is not at least 0"),
     ],
 )
 def test_a_recipe_is_checked(settings, words):
