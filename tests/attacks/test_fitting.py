@@ -93,32 +93,12 @@ def test_copies_of_the_model_beyond_sme(known, low, copies):
 
 
 def test_the_matching_inside_another_gets_smaller_too(known):
-    wrapped = replace(nl_sme(), matching=Masked(inner=Calibrated(lr_d=0.5)))
+    wrapped = replace(nl_sme(), matching=Masked(inner=Calibrated(lr_d=0.5), mask=torch.ones_like(known.delta)))
     low = low_memory(wrapped, known).matching
     assert isinstance(low, Masked)
     assert isinstance(low.inner, CalibratedTensors)
     assert low.inner.lr_d == 0.5
     assert low_memory(sme(), known).matching == Cosine()
-
-
-@pytest.mark.parametrize("memory", ["normal", "low"])
-def test_fast_looks_ahead_with_one_d_per_tensor_and_the_papers_schedule_does_not(known, memory):
-    fast, *_ = Fit(memory=memory)(nl_sme(schedule="fast"), known)
-    assert fast == replace(low_memory(nl_sme(), known), schedule="fast", optimiser="nadam-lean")
-    assert estimate_mb(fast, known) == estimate_mb(low_memory(nl_sme(), known), known)
-    assert Fit()(nl_sme(), known)[0] == nl_sme()
-
-
-def test_fast_leaves_sme_and_nets_without_convolutions_their_own_moments(known):
-    assert Fit()(sme(schedule="fast"), known)[0] == sme(schedule="fast")
-    dense = Known.of(tiny_observation(tiny_client(model="mlp")), torch.device("cpu"))
-    own, *_ = nl_sme(schedule="fast").adapt(dense)
-    assert Fit()(own, dense)[0].optimiser == "adam"
-
-
-def test_fast_in_little_memory_looks_ahead_no_more_than_fast_alone(known):
-    assert Fit(memory="low")(sme(schedule="fast"), known)[0].optimiser == "adam-lean"
-    assert Fit(memory="low")(nl_sme(schedule="fast"), known)[0].optimiser == "nadam-lean"
 
 
 def test_chunks_are_equal_and_keep_below_the_limit(known):

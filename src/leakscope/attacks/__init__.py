@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leakscope.attacks import baselines, recipes
-from leakscope.attacks.registry import ATTACKS, MATCHINGS, AttackInfo, build_attack, read_settings
+from leakscope.attacks.registry import ATTACKS, AttackInfo, build_attack, by_model, read_settings
 
 _USUAL = "w0, update, model, loss, N, labels or their counts"
 _SCALE = f"{_USUAL}; E, B and lr for the scale of a gradient"
@@ -41,4 +41,4 @@ ATTACKS |= {
     "span-sme": AttackInfo(recipes.span_sme, "leakscope, docs/span-sme.md", _USUAL, "1.1x, a third of the iterations"),
 }
 
-__all__ = ["ATTACKS", "MATCHINGS", "AttackInfo", "build_attack", "read_settings"]
+__all__ = ["ATTACKS", "AttackInfo", "build_attack", "by_model", "read_settings"]

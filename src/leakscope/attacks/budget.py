@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from leakscope.attacks.composition import Adapted, Composition
 from leakscope.attacks.descent import Descent
 from leakscope.attacks.known import Known
-from leakscope.errors import InputError, Problem
+from leakscope.errors import refusal
 
 TRIAL, LEAST = 5, 20
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -44,7 +44,5 @@ def parse_duration(text: str) -> float:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if found is None or float(found[1]) == 0:
-        raise InputError(
-            Problem(f"--budget {text!r} is not a duration", fix="--budget 90s, --budget 2m or --budget 1h")
-        )
+        raise refusal(f"--budget {text!r} is not a duration", fix="--budget 90s, --budget 2m or --budget 1h")
     return float(found[1]) * UNITS[found[2] or "s"]

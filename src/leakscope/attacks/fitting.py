@@ -15,7 +15,7 @@ from leakscope.attacks.matching import per_tensor
 from leakscope.attacks.memory import available_mb
 from leakscope.attacks.optimisers import LEAN
 from leakscope.attacks.surrogate import Start
-from leakscope.errors import InputError, Problem
+from leakscope.errors import refusal
 
 Memory = Literal["normal", "low"]
 ACTIVATIONS_MB = {"normal": 1536, "low": 192}
@@ -39,12 +39,10 @@ class Fit:
         attack, why = in_chunks(attack, known, ACTIVATIONS_MB[self.memory])
         needed, there = estimate_mb(attack, known), available_mb(known.w0.device)
         if there is not None and needed > there:
-            raise InputError(
-                Problem(
-                    f"the attack needs about {needed:,.0f} MB and {there:,.0f} MB are free on {known.w0.device}",
-                    why=f"{known.n} images of {'x'.join(map(str, known.shape))}, {len(known.w0):,} weights",
-                    fix="--n smaller, --workers 1" if self.memory == "low" else "--memory low, or --n smaller",
-                )
+            raise refusal(
+                f"the attack needs about {needed:,.0f} MB and {there:,.0f} MB are free on {known.w0.device}",
+                why=f"{known.n} images of {'x'.join(map(str, known.shape))}, {len(known.w0):,} weights",
+                fix="--n smaller, --workers 1" if self.memory == "low" else "--memory low, or --n smaller",
             )
         note = {"needed_mb": round(needed), "setting": self.memory, "chunk": attack.chunk}
         return attack, known, {"memory": {**note, "why": why} if why else note}

@@ -54,7 +54,6 @@ def by_model(*options: str) -> Callable[[Recipe], Recipe]:
 
 ATTACKS: dict[str, AttackInfo] = {}
 """Filled by leakscope.attacks, and by plugins. A recipe may build on any other by its name."""
-MATCHINGS = ("auto", "global", "mask", "layerwise", "adaptive")
 
 
 def build_attack(

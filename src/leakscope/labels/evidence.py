@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from leakscope.errors import InputError, Problem
+from leakscope.errors import refusal
 from leakscope.labels.restore import restored
 from leakscope.types import LocalTraining, Weights
 from leakscope.victims import Victim
@@ -27,12 +27,10 @@ class Evidence:
 
     def __post_init__(self) -> None:
         if self.training.optimizer != "sgd":
-            raise InputError(
-                Problem(
-                    f"labels cannot be counted from the update of a client that trains with {self.training.optimizer}",
-                    why="its steps do not carry the size of the gradient, and the counts are read from that size",
-                    fix="--labels known, counts or none",
-                )
+            raise refusal(
+                f"labels cannot be counted from the update of a client that trains with {self.training.optimizer}",
+                why="its steps do not carry the size of the gradient, and the counts are read from that size",
+                fix="--labels known, counts or none",
             )
 
     @cached_property
@@ -59,17 +57,6 @@ class Evidence:
     def _last_layer(self) -> tuple[Tensor, Tensor | None]:
         weight = self._gradient(self.head.weight)
         return (weight, None) if self.head.bias is None else restored(weight, self._gradient(self.head.bias))
-
-    def need_bias(self, method: str) -> Tensor:
-        """G_b (K,) for a method that cannot do without."""
-        if self.bias is None:
-            raise InputError(
-                Problem(
-                    f"{method} reads the bias of the last layer, and {self.victim.name!r} has none there",
-                    fix="use geng, llg or idlg",
-                )
-            )
-        return self.bias
 
     @property
     def signal(self) -> Tensor:

@@ -28,7 +28,8 @@ def bias_identity(evidence: Evidence) -> Tensor:
     This second step needs a last layer that gives the logits themselves. It starts from the class that looks most
     absent, and corrects no more than the softmax of the mean feature has moved between w0 and wT.
     """
-    pull = evidence.need_bias("bias-identity") * (evidence.n / evidence.steps)
+    assert evidence.bias is not None
+    pull = evidence.bias * (evidence.n / evidence.steps)
     path = path_softmax(evidence, mean_feature(evidence))
     mass = evidence.n * path.mean(dim=0)
     if not evidence.direct:
@@ -45,12 +46,11 @@ def bias_identity(evidence: Evidence) -> Tensor:
 
 def mean_feature(evidence: Evidence) -> Tensor:
     """The mean input of the last layer (d,): G_W / G_b over the classes that were pushed up, hence are present."""
-    bias = evidence.need_bias("the mean feature")
+    weight, bias = evidence.weight, evidence.bias
+    assert bias is not None
     present = bias < 0
     total = bias[present].sum()
-    if total == 0:
-        return torch.zeros(evidence.weight.shape[1], dtype=evidence.weight.dtype)
-    return evidence.weight[present].sum(dim=0) / total
+    return torch.zeros_like(weight[0]) if total == 0 else weight[present].sum(dim=0) / total
 
 
 def path_softmax(evidence: Evidence, feature: Tensor) -> Tensor:
