@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from leakscope import settings
 from leakscope.defenses import parse_defense
-from leakscope.errors import InputError, Problem, refuse, unknown
+from leakscope.errors import InputError, each, refusal, refuse, unknown
 from leakscope.integrations.watching import OPTIMIZERS, Seen
+from leakscope.settings import Declared
 from leakscope.types import Normalisation
 
 
@@ -52,17 +54,15 @@ def declared(options: Mapping[str, Any]) -> Facts:
     """Facts that a person wrote down; normalisation as (mean, std), shape as a sequence or `3x32x32`."""
     known = [entry.name for entry in fields(Facts)]
     refuse(unknown("option", name, known) for name in options if name not in known)
-    problems: list[Problem] = []
-    values: dict[str, Any] = {}
-    for name, value in options.items():
+    given = {name: value for name, value in options.items() if value is not None}
+
+    def read(name: str) -> Any:
         try:
-            values[name] = None if value is None else READERS[name](value)
-        except InputError as error:
-            problems += error.problems
+            return READERS[name](given[name])
         except (TypeError, ValueError):
-            problems.append(Problem(f"{name} = {value!r} cannot be read", fix=f"{name}={EXAMPLES[name]}"))
-    refuse(problems)
-    return Facts(**values)
+            raise refusal(f"{name} = {given[name]!r} cannot be read", fix=f"{name}={EXAMPLES[name]}") from None
+
+    return Facts(**dict(zip(given, each(read, given), strict=True)))
 
 
 def observed(seen: Seen, *, n: int | None, batch_size: int | None) -> Facts:
@@ -74,18 +74,17 @@ def observed(seen: Seen, *, n: int | None, batch_size: int | None) -> Facts:
         raise seen.failure
     batch = batch_size if seen.per_sample else seen.batch_size or None
     passes = seen.steps / math.ceil(n / batch) if n and batch and seen.per_sample else seen.samples / n if n else 0
+    rates: Mapping[str, Any] = seen.rates
     return Facts(
         shape=seen.shape,
         classes=seen.classes,
         n=n,
         epochs=max(1, round(passes)) if passes else None,
         batch_size=batch,
-        lr=seen.rates.get("lr"),
         mode=seen.mode,
         optimizer=OPTIMIZERS.get(seen.optimizer, seen.optimizer) if seen.optimizer else None,
-        momentum=seen.rates.get("momentum"),
-        weight_decay=seen.rates.get("weight_decay"),
         loss=seen.loss,
+        **rates,
     )
 
 
@@ -107,38 +106,30 @@ def _read_normalisation(value: Any) -> Normalisation:
     return Normalisation(tuple(map(float, mean)), tuple(map(float, std)))
 
 
-def _read_choice(*allowed: str) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        refuse([] if value in allowed else [unknown("value", str(value), allowed)])
-        return str(value)
+def _read_setting(one: Declared) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if one.choices and value not in one.choices:
+            raise InputError(unknown("value", str(value), one.choices))
+        return one.kind(value)
 
     return read
 
 
+TRAINING = settings.declared(settings.TrainingOptions)
 READERS: dict[str, Callable[[Any], Any]] = {
     "model": str,
     "shape": _read_shape,
     "classes": int,
     "n": int,
-    "epochs": int,
-    "batch_size": int,
-    "lr": float,
-    "mode": _read_choice("train", "eval"),
-    "optimizer": _read_choice("sgd", "adam"),
-    "momentum": float,
-    "weight_decay": float,
+    **{name: _read_setting(one) for name, one in TRAINING.items()},
     "loss": str,
     "normalisation": _read_normalisation,
     "defense": lambda text: str(parse_defense(str(text))),
 }
-EXAMPLES: dict[str, str] = {
+EXAMPLES: dict[str, object] = {
     "shape": "(3, 32, 32)",
-    "classes": "10",
-    "n": "50",
-    "epochs": "5",
-    "batch_size": "10",
-    "lr": "0.01",
-    "momentum": "0.9",
-    "weight_decay": "0.0001",
+    "classes": 10,
+    "n": 50,
+    **{name: one.example for name, one in TRAINING.items()},
     "normalisation": "((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))",
 }

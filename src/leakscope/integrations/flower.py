@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakscope.errors import InputError, Problem, refusal, refuse
+from leakscope.errors import InputError, refusal
 from leakscope.integrations.facts import READERS, Facts, declared, hint, observed
 from leakscope.integrations.recording import Private, as_private, as_recorded, as_update, write
 from leakscope.integrations.watching import Seen, plain, watching
@@ -64,7 +64,8 @@ class Plan:
         said = {name: _setting(name, run_config) for name in ("out", "every", *READERS)}
         told = {name: value for name, value in said.items() if value not in (None, "")}
         out, every = Path(str(told.pop("out", self.out))), int(told.pop("every", self.every))
-        refuse([] if every >= 1 else [Problem(f"every = {every} is not at least 1", fix="every=10")])
+        if every < 1:
+            raise refusal(f"every = {every} is not at least 1", fix="every=10")
         return Plan(out, every, declared(told).over(self.facts))
 
     def due(self, round_: int | None) -> bool:
@@ -240,16 +241,8 @@ def record(plan: Plan, exchange: Exchange, private: Private | None = None) -> No
     facts = facts.over(Facts(classes=_outputs(back)))
     update = as_update(exchange.sent, back, facts, seen)
     path = plan.out / f"{exchange.name}.update.safetensors"
-    producer = f"flower {version('flwr')}"
-    content = as_recorded(
-        update,
-        facts,
-        producer=producer,
-        round_=exchange.round,
-        client=exchange.client,
-        tag=exchange.tag,
-        private=private,
-    )
+    who, producer = {"client": exchange.client, "tag": exchange.tag}, f"flower {version('flwr')}"
+    content = as_recorded(update, facts, producer=producer, round_=exchange.round, private=private, **who)
     write(path, content, private)
     log.info("leakscope: recorded %s", path)
 

@@ -50,9 +50,8 @@ def recording(
         yield
     notes, n = guarantee(engine, delta, poisson=poisson), len(loader.dataset)
     found = observed(seen, n=n, batch_size=int(optimizer.expected_batch_size))
-    known = replace(
-        found.over(said).over(Facts(defense=_defense(optimizer, poisson=poisson))), model=said.model or hint(seen)
-    )
+    applied = Facts(defense=_defense(optimizer, poisson=poisson))
+    known = replace(found.over(said).over(applied), model=said.model or hint(seen))
     update = as_update(sent, _weights(model), known, seen, {"dpsgd": {**notes, "steps": counted(engine) - before}})
     producer = f"opacus {version('opacus')}"
     write(file, as_recorded(update, known, producer=producer, round_=round_, client=client, private=private), private)

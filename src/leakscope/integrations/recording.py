@@ -13,7 +13,7 @@ from torch import Tensor
 
 from leakscope.errors import Problem, refuse
 from leakscope.integrations.facts import EXAMPLES, Facts
-from leakscope.integrations.watching import Seen, plain
+from leakscope.integrations.watching import OPTIMIZERS, Seen, plain
 from leakscope.observation.firewall import in_order
 from leakscope.observation.update_file import RecordedUpdate, write_truth, write_update
 from leakscope.types import LocalTraining, Update, Weights
@@ -137,24 +137,14 @@ def _training(facts: Facts) -> LocalTraining:
 def _gaps(facts: Facts) -> list[Problem]:
     """What nobody saw or said, and what the format cannot hold."""
     missing = [name for name in ("shape", "classes", "n", "epochs", "batch_size", "lr") if getattr(facts, name) is None]
-    problems = [
-        Problem(
-            f"{name} is not known",
-            why="it was neither seen in the training loop nor declared nor part of the configuration",
-            fix=f"{name}={EXAMPLES[name]}",
-        )
-        for name in missing
-    ]
+    why = "it was neither seen in the training loop nor declared nor part of the configuration"
+    problems = [Problem(f"{name} is not known", why, fix=f"{name}={EXAMPLES[name]}") for name in missing]
     if facts.shape is not None and len(facts.shape) != 3:
-        problems.append(
-            Problem(
-                f"the model is fed {facts.shape}, not (C, H, W)", why="attacks rebuild images", fix="shape=(1, 28, 28)"
-            )
-        )
-    if facts.optimizer not in (None, "sgd", "adam"):
-        problems.append(
-            Problem(f"the client trains with {facts.optimizer}", why="sgd and adam are covered", fix="use one of these")
-        )
+        found = f"the model is fed {facts.shape}, not (C, H, W)"
+        problems.append(Problem(found, why="attacks rebuild images", fix="shape=(1, 28, 28)"))
+    if facts.optimizer not in (None, *OPTIMIZERS.values()):
+        found = f"the client trains with {facts.optimizer}"
+        problems.append(Problem(found, why="sgd and adam are covered", fix="use one of these"))
     return problems
 
 
@@ -170,10 +160,9 @@ def _differences(sent: Weights, back: Weights) -> list[Problem]:
 
 def _private_problems(images: Tensor, labels: Tensor, recorded: RecordedUpdate) -> list[Problem]:
     problems = []
-    if images.shape != (recorded.update.n, *recorded.shape):
-        expected = (recorded.update.n, *recorded.shape)
-        problems.append(Problem(f"the truth is {tuple(images.shape)}, the client trained on {expected}"))
     n, classes = recorded.update.n, recorded.classes
+    if images.shape != (expected := (n, *recorded.shape)):
+        problems.append(Problem(f"the truth is {tuple(images.shape)}, the client trained on {expected}"))
     if labels.shape not in ((n,), (n, classes)) or (labels.dim() == 1 and labels.is_floating_point()):
         found = f"the truth has labels of shape {tuple(labels.shape)} and {labels.dtype} for {n} images"
         problems.append(Problem(found, fix=f"({n},) whole numbers, or ({n}, {classes}) soft targets"))

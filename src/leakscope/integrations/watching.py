@@ -19,8 +19,10 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-WRAPPERS = ("_module.", "_orig_mod.", "module.")
-"""What Opacus, torch.compile and DataParallel put before every name."""
+from leakscope.settings import TrainingOptions, declared
+from leakscope.victims import WRAPPERS
+
+RATES = tuple(name for name, one in declared(TrainingOptions).items() if one.kind is float)
 OPTIMIZERS: dict[str, Literal["sgd", "adam"]] = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam"}
 
 
@@ -147,7 +149,7 @@ def _note_step(seen: Seen, optimizer: Optimizer) -> None:
     if seen.optimizer is None:
         group = optimizer.param_groups[0]
         seen.optimizer = type(optimizer).__name__
-        seen.rates = {name: float(group.get(name) or 0.0) for name in ("lr", "momentum", "weight_decay")}
+        seen.rates = {name: float(group.get(name) or 0.0) for name in RATES}
 
 
 def _moves(optimizer: Optimizer, parameters: Iterable[Tensor]) -> bool:

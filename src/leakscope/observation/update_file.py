@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator
 from pydantic_core import ErrorDetails
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -17,14 +18,16 @@ from torch import Tensor
 
 from leakscope.errors import InputError, Problem, refusal, refuse, unknown
 from leakscope.files import writing
+from leakscope.settings import MOST, Declared, declared
 from leakscope.types import LocalTraining, Normalisation, Update, Weights
 
 FORMAT = 1
 PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 """How pickles begin, and the archives of torch.save around them."""
-MOST = 10**6
-"""Of any number in a header: more is a mistake, and overflows somewhere."""
 HEADER = "leakscope"
+PLAIN = ("model", "classes", "loss", "defense", "producer", "round", "client", "tag")
+"""What the header and what was recorded call the same."""
+GROUPS = ("w0", "update", "buffers")
 PUBLIC_NOTES = ("dpsgd", "sent_as")
 """What may be said beside an update: a guarantee is public, what else a defense noted stays with the client."""
 
@@ -74,48 +77,34 @@ def write_update(path: Path, recorded: RecordedUpdate) -> None:
         **({"tag": recorded.tag} if recorded.tag else {}),
         "notes": {name: update.notes[name] for name in PUBLIC_NOTES if name in update.notes},
     }
-    with writing(path) as aside:
-        save_file(
-            {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, aside, {HEADER: json.dumps(header)}
-        )
+    _save(path, tensors, header)
 
 
 def read_update(path: Path) -> RecordedUpdate:
     """Read and check an update file; every problem of it is reported at once."""
     tensors, said = read_tensors(path)
-    groups: dict[str, dict[str, Tensor]] = {"w0": {}, "update": {}, "buffers": {}}
-    strange: dict[str, Tensor] = {}
-    for key, value in tensors.items():
-        prefix, _, name = key.partition("/")
-        if prefix in groups:
-            groups[prefix][name] = value
-        else:
-            strange[key] = value
+    groups = {
+        group: {key.removeprefix(f"{group}/"): value for key, value in tensors.items() if key.startswith(f"{group}/")}
+        for group in GROUPS
+    }
+    strange = {key: value for key, value in tensors.items() if key.partition("/")[0] not in GROUPS or "/" not in key}
     problems = [*_header_problems(said), *_tensor_problems(groups["w0"], groups["update"]), *_strange(strange)]
     refuse(Problem(f"{path.name}: {p.found}", p.why, p.fix) for p in problems)
     header = _Header.model_validate(said)
+    scale = header.normalisation
     return RecordedUpdate(
         update=Update(
             w0=groups["w0"],
             delta=groups["update"],
-            training=LocalTraining(**header.training.model_dump()),
+            training=LocalTraining(**vars(header.training)),
             n=header.n,
             buffers=groups["buffers"],
             notes={name: header.notes[name] for name in PUBLIC_NOTES if name in header.notes},
         ),
-        model=header.model,
         shape=(header.shape[0], header.shape[1], header.shape[2]),
-        classes=header.classes,
-        normalisation=None
-        if header.normalisation is None
-        else Normalisation(tuple(header.normalisation.mean), tuple(header.normalisation.std)),
+        normalisation=None if scale is None else Normalisation(tuple(scale.mean), tuple(scale.std)),
         labels=None if header.labels is None else torch.tensor(header.labels),
-        defense=header.defense,
-        producer=header.producer,
-        loss=header.loss,
-        round=header.round,
-        client=header.client,
-        tag=header.tag,
+        **{name: getattr(header, name) for name in PLAIN},
     )
 
 
@@ -134,22 +123,20 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (ValueError, RecursionError):  # no JSON, numbers beyond any use, or nested without end
         header = None
     if not isinstance(header, dict):
-        raise refusal(
-            f"{path.name} has no leakscope header that can be read",
-            fix="write it with leakscope.write_update, not save_file",
-        )
+        fix = "write it with leakscope.write_update, not save_file"
+        raise refusal(f"{path.name} has no leakscope header that can be read", fix=fix)
     return tensors, header
 
 
 def write_truth(path: Path, *, images: Tensor, labels: Tensor, candidates: Tensor, dataset: str) -> None:
     """The private images for scoring, apart from the update: (N, C, H, W) in [0, 1], (N,), and (K, C, H, W)."""
-    tensors = {"images": images, "labels": labels, "candidates": candidates}
+    _save(path, {"images": images, "labels": labels, "candidates": candidates}, {"dataset": dataset})
+
+
+def _save(path: Path, tensors: Weights, header: Mapping[str, Any]) -> None:
+    copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     with writing(path) as aside:
-        save_file(
-            {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()},
-            aside,
-            {HEADER: json.dumps({"dataset": dataset})},
-        )
+        save_file(copies, aside, {HEADER: json.dumps(header)})
 
 
 def read_truth(path: Path) -> tuple[Tensor, Tensor, Tensor, str]:
@@ -214,16 +201,20 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class _Training(_Strict):
-    model_config = ConfigDict(extra="forbid")
+def _told(one: Declared) -> tuple[Any, Any]:
+    """A training setting in the header: its type, default and bounds, and what to say instead of nonsense."""
+    limits = {"ge": one.option.at_least, "le": one.option.at_most, "gt": one.option.above, "lt": one.option.below}
+    bounds: Any = {} if one.choices else {name: limit for name, limit in limits.items() if abs(limit) < math.inf}
+    kind, example = (
+        "a whole number" if one.kind is int else "a number",
+        f"e.g. {one.example}" if one.default else "0 for none",
+    )
+    number = f"{kind} {one.option.wanted(-math.inf)}, {example}"
+    return one.hint, Field(one.default, description=" or ".join(one.choices) or number, **bounds)
 
-    epochs: Count = Field(LocalTraining.epochs, description="a whole number, e.g. 20")
-    batch_size: Count = Field(LocalTraining.batch_size, description="a whole number, e.g. 10")
-    lr: float = Field(LocalTraining.lr, gt=0, le=MOST, description="a positive number, e.g. 0.004")
-    mode: Literal["eval", "train"] = Field(LocalTraining.mode, description="eval or train")
-    optimizer: Literal["sgd", "adam"] = Field(LocalTraining.optimizer, description="sgd or adam")
-    momentum: float = Field(LocalTraining.momentum, ge=0, lt=1, description="in [0, 1), 0 for none")
-    weight_decay: float = Field(LocalTraining.weight_decay, ge=0, le=MOST, description="at least 0, 0 for none")
+
+_SETTINGS: Any = {name: _told(one) for name, one in declared(LocalTraining).items()}
+_Training = create_model("_Training", __base__=_Strict, __cls_kwargs__={"extra": "forbid"}, **_SETTINGS)
 
 
 class _Normalisation(_Strict):
@@ -239,7 +230,7 @@ class _Header(_Strict):
     shape: list[Count] = Field(min_length=3, max_length=3, description="[channels, height, width], e.g. [3, 32, 32]")
     classes: int = Field(ge=2, le=MOST, description="the number of logits, e.g. 10")
     n: Count = Field(description="the number of private images, e.g. 50")
-    training: _Training = Field(description="an object with epochs, batch_size, lr, mode")
+    training: _Training = Field(description=f"an object with {', '.join(_SETTINGS)}")  # type: ignore[valid-type]
     loss: str = Field("cross_entropy", description="cross_entropy")
     normalisation: _Normalisation | None = Field(None, description="a mean and a positive std for each channel")
     labels: Labels = Field(None, description="those of the n images of the same client; count classes from 0")
@@ -309,12 +300,13 @@ def _header_problem(place: str, fault: ErrorDetails) -> Problem:
 
 def _strange(tensors: Mapping[str, Tensor]) -> list[Problem]:
     """Tensors outside of w0/, update/ and buffers/."""
-    problems = []
-    for name, value in tensors.items():
-        pickled = bytes(value.flatten()[:4].view(torch.uint8).tolist()).startswith(PICKLES)
-        what = "holds a pickle, which is never opened" if pickled else "is none of w0/, update/ and buffers/"
-        problems.append(Problem(f"tensor {name!r} {what}", fix="store tensors of the model alone; settings as JSON"))
-    return problems
+    fix = "store tensors of the model alone; settings as JSON"
+    return [
+        Problem(f"tensor {name!r} holds a pickle, which is never opened", fix=fix)
+        if bytes(value.flatten()[:4].view(torch.uint8).tolist()).startswith(PICKLES)
+        else Problem(f"tensor {name!r} is none of w0/, update/ and buffers/", fix=fix)
+        for name, value in tensors.items()
+    ]
 
 
 def _tensor_problems(w0: Weights, delta: Weights) -> list[Problem]:

@@ -10,10 +10,10 @@ from leakscope.errors import Finding, InputError, Problem, error, warning
 from leakscope.observation.firewall import check_update
 from leakscope.observation.update_file import RecordedUpdate
 from leakscope.types import ClientBatch
-from leakscope.victims import MODELS, Victim, build_victim
+from leakscope.victims import MODELS, WRAPPERS, Victim, build_victim
 
-PREFIXES = ("_module.", "module.", "_orig_mod.", "model.", "net.")
-"""What Opacus, DataParallel, torch.compile and wrappers put before every name."""
+PREFIXES = (*WRAPPERS, "model.", "net.")
+"""The last ones are what people call the model inside a wrapper of their own."""
 LOSS = "cross_entropy"
 SAME = "give the truth file of the same client and round"
 

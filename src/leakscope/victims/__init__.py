@@ -32,6 +32,8 @@ MODELS: dict[str, Factory] = {
     "resnet8": resnet8,
     "vit": vit,
 }
+WRAPPERS = ("_module.", "_orig_mod.", "module.")
+"""What Opacus, torch.compile and DataParallel put before every name."""
 
 
 @dataclass(frozen=True)
