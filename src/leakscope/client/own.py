@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from leakscope.client.training import Client
 from leakscope.errors import Finding, Problem, refusal, refuse, refusing, warning
 from leakscope.types import ClientBatch, LocalTraining, Normalisation
 from leakscope.user_code import import_code, their_code
-from leakscope.victims import Victim, add_tensor, wrap
+from leakscope.victims import Victim, fingerprint_of, wrap
 
 LOSSES = ("cross_entropy",)
 """Mean softmax cross-entropy, with class indices or soft targets (so label smoothing and mixup too)."""
@@ -63,7 +62,7 @@ class LocalClient:
     @property
     def shape(self) -> tuple[int, int, int]:
         """(C, H, W) of one image."""
-        channels, height, width = self.images.shape[1:]
+        _, channels, height, width = self.images.shape
         return channels, height, width
 
     @property
@@ -74,10 +73,9 @@ class LocalClient:
         return len(self.images)
 
     def __repr__(self) -> str:
-        t = self.training
-        size, settings = "x".join(map(str, self.shape)), f"epochs={t.epochs}, batch_size={t.batch_size}, lr={t.lr}, ..."
-        what = f"{len(self)} images of {size}, {self.classes} classes, LocalTraining({settings})"
-        return f"LocalClient({self.model_name}, {what})"
+        t, size = self.training, "x".join(map(str, self.shape))
+        training = f"LocalTraining(epochs={t.epochs}, batch_size={t.batch_size}, lr={t.lr}, ...)"
+        return f"LocalClient({self.model_name}, {len(self)} images of {size}, {self.classes} classes, {training})"
 
     def client(self, seed: int) -> Client:
         """The private side as every audit knows it."""
@@ -110,10 +108,8 @@ class LocalClient:
         """16 hex digits of the content: images, labels, candidates, normalisation, weights, and the model's code."""
         victim, again = self._reference, self._victim(0)
         refuse(_unsteady(victim, again))
-        digest = hashlib.sha256(repr((self.classes, self.normalisation, victim.fingerprint)).encode())
-        for name, value in (("images", self.images), ("labels", self.labels), ("candidates", self.held_out())):
-            add_tensor(digest, name, value)
-        return digest.hexdigest()[:16]
+        tensors = {"images": self.images, "labels": self.labels, "candidates": self.held_out()}
+        return fingerprint_of([repr((self.classes, self.normalisation, victim.fingerprint))], tensors)
 
     def require_portable(self) -> None:
         """Raise where another process could not be given this client."""
@@ -193,9 +189,8 @@ def _image_problems(what: str, images: Tensor) -> Iterator[Problem]:
     if images.dtype != torch.uint8 and not images.is_floating_point():
         yield Problem(f"{what} are {images.dtype}", fix="float in [0, 1] or uint8")
     elif images.is_floating_point() and images.numel() and not bool(((images >= 0) & (images <= 1)).all()):
-        low, high = float(images.min()), float(images.max())
         yield Problem(
-            f"{what} go from {low:.3g} to {high:.3g}, not from 0 to 1",
+            f"{what} go from {float(images.min()):.3g} to {float(images.max()):.3g}, not from 0 to 1",
             why="scores compare pixels, so the images must be given as they are before normalisation",
             fix="pass the images in [0, 1] and normalisation=Normalisation(mean, std)",
         )
@@ -211,10 +206,8 @@ def _label_problems(labels: Tensor, n: int, classes: int) -> Iterator[Problem]:
             yield Problem(f"labels go from {int(labels.min())} to {int(labels.max())} with {classes} classes")
     elif labels.dim() == 2 and labels.shape == (n, classes) and labels.is_floating_point():
         if bool((labels < 0).any()) or not torch.allclose(labels.sum(1), torch.ones(n, dtype=labels.dtype), atol=1e-4):
-            yield Problem(
-                "soft targets are negative or do not add up to one", fix="labels / labels.sum(1, keepdim=True)"
-            )
+            fix = "labels / labels.sum(1, keepdim=True)"
+            yield Problem("soft targets are negative or do not add up to one", fix=fix)
     else:
-        yield Problem(
-            f"labels are {_size(labels)} for {n} images", fix=f"(N,) whole numbers, or ({n}, {classes}) soft targets"
-        )
+        fix = f"(N,) whole numbers, or ({n}, {classes}) soft targets"
+        yield Problem(f"labels are {_size(labels)} for {n} images", fix=fix)

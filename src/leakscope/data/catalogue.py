@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -67,22 +68,35 @@ class DatasetInfo:
     """The writers whom reports are made on; data sets without a list take seeds."""
 
 
-FEMNIST_SCALE = Normalisation((0.9642384386,), (0.1576784320,))
+# Mean and deviation per channel. FEMNIST and CIFAR-100: as in the paper's baselines. CIFAR-10 and
+# Tiny-ImageNet: of their training sets. photos: of its 540 views. OrganAMNIST: MedMNIST's own.
 CIFAR100_SCALE = Normalisation((0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762))
 CIFAR10_SCALE = Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 TINY_SCALE = Normalisation((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
 PHOTOS_SCALE = Normalisation((0.4871, 0.3580, 0.3191), (0.3073, 0.2542, 0.2510))
-ORGAN_SCALE = Normalisation((0.5,), (0.5,))
-"""Mean and deviation per channel. FEMNIST and CIFAR-100: as in the paper's baselines. CIFAR-10 and
-Tiny-ImageNet: of their training sets. photos: of its 540 views. OrganAMNIST: MedMNIST's own."""
+LEAF = partial(
+    DatasetInfo,
+    model="cnn-mnist",
+    licence="NIST SD 19, public domain; LEAF, BSD-2-Clause",
+    homepage="https://leaf.cmu.edu",
+    normalisation=Normalisation((0.9642384386,), (0.1576784320,)),
+)
+ORGANS = partial(
+    DatasetInfo,
+    model="cnn-organ",
+    licence="CC BY 4.0",
+    homepage="https://medmnist.com",
+    normalisation=Normalisation((0.5,), (0.5,)),
+)
+CIFAR = "https://www.cs.toronto.edu/~kriz"
+TINY_IMAGES = partial(
+    DatasetInfo, model="cnn-cifar", licence="none stated; research use", homepage=f"{CIFAR}/cifar.html"
+)
 
 FETCH = "leakscope data fetch {}"
 ORGAN28 = (Form("organamnist.npz", read_medmnist), Form("organamnist28.npz", read_npz))
 ORGAN64 = (Form("organamnist_64.npz", read_medmnist), Form("organamnist64.npz", read_npz))
-MEDMNIST = "https://medmnist.com"
 ZENODO = "https://zenodo.org/records/10519652/files"
-CIFAR = "https://www.cs.toronto.edu/~kriz"
-NO_LICENCE = "none stated; research use"
 
 DATASETS: dict[str, DatasetInfo] = {
     "photos": DatasetInfo(
@@ -94,11 +108,8 @@ DATASETS: dict[str, DatasetInfo] = {
         expected=Expected(classes=len(PHOTOS), channels=(3,), side=32),
         how="comes with leakscope",
     ),
-    "cifar100": DatasetInfo(
+    "cifar100": TINY_IMAGES(
         description="CIFAR-100, 60,000 colour images of 100 things at 32x32",
-        model="cnn-cifar",
-        licence=NO_LICENCE,
-        homepage=f"{CIFAR}/cifar.html",
         normalisation=CIFAR100_SCALE,
         expected=Expected(classes=100, channels=(3,)),
         how=FETCH.format("cifar100"),
@@ -111,12 +122,8 @@ DATASETS: dict[str, DatasetInfo] = {
         ),
         auxiliary="cifar10_public",
     ),
-    "femnist": DatasetInfo(
+    "femnist": LEAF(
         description="FEMNIST of the LEAF benchmark, handwritten characters at 28x28, one client per writer",
-        model="cnn-mnist",
-        licence="NIST SD 19, public domain; LEAF, BSD-2-Clause",
-        homepage="https://leaf.cmu.edu",
-        normalisation=FEMNIST_SCALE,
         expected=Expected(classes=62, channels=(1,), by_writer=True),
         how=f"{FETCH.format('femnist')} (5 % of the writers; takes 5 GB for a moment), or LEAF's own script",
         forms=(
@@ -152,12 +159,8 @@ DATASETS: dict[str, DatasetInfo] = {
             kind="zip",
         ),
     ),
-    "organamnist64": DatasetInfo(
+    "organamnist64": ORGANS(
         description="OrganAMNIST of MedMNIST+, abdominal CT of 11 organs at 64x64",
-        model="cnn-organ",
-        licence="CC BY 4.0",
-        homepage=MEDMNIST,
-        normalisation=ORGAN_SCALE,
         expected=Expected(classes=11, channels=(1,), side=64),
         how=FETCH.format("organamnist64"),
         forms=ORGAN64,
@@ -169,12 +172,8 @@ DATASETS: dict[str, DatasetInfo] = {
         ),
         stand_ins=("organamnist28", "organamnist28@64"),
     ),
-    "organamnist28": DatasetInfo(
+    "organamnist28": ORGANS(
         description="OrganAMNIST of MedMNIST v2, abdominal CT of 11 organs at 28x28",
-        model="cnn-organ",
-        licence="CC BY 4.0",
-        homepage=MEDMNIST,
-        normalisation=ORGAN_SCALE,
         expected=Expected(classes=11, channels=(1,), side=28),
         how=FETCH.format("organamnist28"),
         forms=ORGAN28,
@@ -185,32 +184,21 @@ DATASETS: dict[str, DatasetInfo] = {
             kind="file",
         ),
     ),
-    "organamnist28@64": DatasetInfo(
+    "organamnist28@64": ORGANS(
         description="organamnist28 enlarged to 64x64 (bilinear): 28x28 detail in the paper's image size",
-        model="cnn-organ",
-        licence="CC BY 4.0",
-        homepage=MEDMNIST,
-        normalisation=ORGAN_SCALE,
         expected=Expected(classes=11, channels=(1,), side=64),
         how=FETCH.format("organamnist28"),
         forms=tuple(Form(form.place, upsampled(form.read, 64)) for form in ORGAN28),
     ),
-    "femnist_public": DatasetInfo(
+    "femnist_public": LEAF(
         description="FEMNIST samples of further writers: public auxiliary data, disjoint from every client",
-        model="cnn-mnist",
-        licence="NIST SD 19, public domain; LEAF, BSD-2-Clause",
-        homepage="https://leaf.cmu.edu",
-        normalisation=FEMNIST_SCALE,
         expected=Expected(classes=62, channels=(1,)),
         how="make femnist_public.npz (images, labels, writer_names) from writers who are no clients",
         forms=(Form("femnist_public.npz", read_npz),),
         for_priors=True,
     ),
-    "cifar10_public": DatasetInfo(
+    "cifar10_public": TINY_IMAGES(
         description="CIFAR-10, colour images of 10 things at 32x32: public auxiliary data",
-        model="cnn-cifar",
-        licence=NO_LICENCE,
-        homepage=f"{CIFAR}/cifar.html",
         normalisation=CIFAR10_SCALE,
         expected=Expected(classes=10, channels=(3,)),
         how=FETCH.format("cifar10_public"),

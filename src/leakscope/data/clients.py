@@ -100,44 +100,23 @@ def _value(dataset: Dataset, writer: str) -> object | None:
 def _problems(dataset: Dataset, training: Indices, *, n: int, writer: str | None) -> Iterator[Problem]:
     if n < 1:
         yield Problem(f"n = {n} is not at least 1", fix="--n 50")
+    if writer is not None and dataset.writers is None:
+        yield Problem(f"{dataset.name} has no writers to choose {writer!r} from", fix="leave --writer out")
     if dataset.writers is None or writer == POOLED:
-        if writer is not None and dataset.writers is None:
-            yield Problem(f"{dataset.name} has no writers to choose {writer!r} from", fix="leave --writer out")
-        if n > len(training):
-            yield Problem(
-                f"n = {n} is larger than the {len(training)} training images of {dataset.name}",
-                fix=f"--n {len(training)} or less",
-            )
-    elif writer is not None and _value(dataset, writer) is None:
-        yield _unknown_writer(dataset, writer)
-    else:
-        yield from _too_few(dataset, dataset.writers[training], n, writer)
-
-
-def _too_few(dataset: Dataset, writers: Array, n: int, writer: str | None) -> Iterator[Problem]:
-    if writer is not None:
-        own = int((writers == _value(dataset, writer)).sum())
-        if own < n:
-            yield Problem(
-                f"writer {writer!r} has {own} training samples, fewer than n = {n}",
-                fix=f"--n {own}, or leave --writer out" if own else "leave --writer out",
-            )
-        return
-    counts = np.unique(writers, return_counts=True)[1]
-    most = int(counts.max()) if counts.size else 0
-    if most < n:
-        yield Problem(
-            f"no writer of {dataset.name} has n = {n} training samples; the most are {most}",
-            why="a client is one writer",
-            fix=f"--n {most} or less, or --writer {POOLED}",
-        )
-
-
-def _unknown_writer(dataset: Dataset, writer: str) -> Problem:
-    """Did-you-mean over values and names, without printing hundreds of them."""
-    assert dataset.writers is not None
-    known = [*map(str, np.unique(dataset.writers)), *dataset.writer_names]
-    problem = unknown("writer", writer, known)
-    hint, _, _ = problem.fix.partition("known: ")
-    some = ", ".join(known[:5])
-    return Problem(problem.found, fix=f"{hint}{len(known)} values and names are known, such as {some}; or {POOLED}")
+        if n > (most := len(training)):
+            found = f"n = {n} is larger than the {most} training images of {dataset.name}"
+            yield Problem(found, fix=f"--n {most} or less")
+    elif writer is None:
+        counts = np.unique(dataset.writers[training], return_counts=True)[1]
+        if n > (most := max(counts, default=0)):
+            found = f"no writer of {dataset.name} has n = {n} training samples; the most are {most}"
+            yield Problem(found, why="a client is one writer", fix=f"--n {most} or less, or --writer {POOLED}")
+    elif (value := _value(dataset, writer)) is None:
+        known = [*map(str, np.unique(dataset.writers)), *dataset.writer_names]
+        hint, _, _ = unknown("writer", writer, known).fix.partition("known: ")
+        some = ", ".join(known[:5])  # without printing hundreds of them
+        fix = f"{hint}{len(known)} values and names are known, such as {some}; or {POOLED}"
+        yield Problem(f"unknown writer {writer!r}", fix=fix)
+    elif n > (most := int((dataset.writers[training] == value).sum())):
+        fix = f"--n {most}, or leave --writer out" if most else "leave --writer out"
+        yield Problem(f"writer {writer!r} has {most} training samples, fewer than n = {n}", fix=fix)

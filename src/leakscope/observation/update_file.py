@@ -205,11 +205,8 @@ def _told(one: Declared) -> tuple[Any, Any]:
     """A training setting in the header: its type, default and bounds, and what to say instead of nonsense."""
     limits = {"ge": one.option.at_least, "le": one.option.at_most, "gt": one.option.above, "lt": one.option.below}
     bounds: Any = {} if one.choices else {name: limit for name, limit in limits.items() if abs(limit) < math.inf}
-    kind, example = (
-        "a whole number" if one.kind is int else "a number",
-        f"e.g. {one.example}" if one.default else "0 for none",
-    )
-    number = f"{kind} {one.option.wanted(-math.inf)}, {example}"
+    number = f"{'a whole number' if one.kind is int else 'a number'} {one.option.wanted(-math.inf)}"
+    number += f", e.g. {one.example}" if one.default else ", 0 for none"
     return one.hint, Field(one.default, description=" or ".join(one.choices) or number, **bounds)
 
 

@@ -157,15 +157,9 @@ class Training:
     def unpack(self, state: dict[str, Any], *, source: Path) -> None:
         """Go on from a checkpoint of the same training."""
         mine, theirs = self._identity(), state["facts"]
-        refuse(
-            Problem(
-                f"{source} is from a training with {name} = {theirs.get(name)}, not {value}",
-                why="weights of two trainings would be mixed",
-                fix="choose another --out",
-            )
-            for name, value in mine.items()
-            if theirs.get(name) != value
-        )
+        odd = [f"{name} = {theirs.get(name)}, not {value}" for name, value in mine.items() if theirs.get(name) != value]
+        why, fix = "weights of two trainings would be mixed", "choose another --out"
+        refuse(Problem(f"{source} is from a training with {each}", why, fix) for each in odd)
         self.network.load_state_dict(state["network"])
         self.average.load_state_dict(state["average"])
         self.average.to(self.device)
@@ -207,13 +201,10 @@ def fit(
 
     A checkpoint in `out` is where it begins; it leaves one about every minute, and one at the end.
     """
-    place = out / CHECKPOINT
+    place, kept = out / CHECKPOINT, time.monotonic()
     if place.exists():
         training.unpack(_read(place), source=place)
-    kept = time.monotonic()
-    while training.step < steps and not (minutes is not None and training.seconds >= 60 * minutes):
-        if stopped():
-            break
+    while training.step < steps and not (minutes is not None and training.seconds >= 60 * minutes) and not stopped():
         training.advance()
         tell(training)
         if time.monotonic() - kept >= CHECKPOINT_SECONDS:

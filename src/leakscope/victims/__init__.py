@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -13,7 +13,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
-from leakscope.errors import InputError, Problem, refusal, unknown
+from leakscope.errors import InputError, Problem, refusal, refusing, unknown
 from leakscope.types import Weights
 from leakscope.user_code import code_fingerprint, import_code, their_code
 from leakscope.victims.cnn import cnn_cifar, cnn_mnist, cnn_organ, resnet8
@@ -67,12 +67,7 @@ class Victim:
     @cached_property
     def fingerprint(self) -> str:
         """16 hex digits of its structure, the code of its layers, and the values it was built with."""
-        digest = hashlib.sha256(repr(self.module).encode())
-        for code in sorted(_sources(self.module)):
-            digest.update(code.encode())
-        for name, value in self.module.state_dict().items():
-            add_tensor(digest, name, value)
-        return digest.hexdigest()[:16]
+        return fingerprint_of([repr(self.module), *sorted(_sources(self.module))], self.module.state_dict())
 
     def __repr__(self) -> str:
         count = sum(size.numel() for size in self.sizes.values())
@@ -107,11 +102,14 @@ def fingerprint(name: str, *, shape: Shape, classes: int) -> str | None:
     return hashlib.sha256(f"{code} {victim.fingerprint}".encode()).hexdigest()[:16]
 
 
-def add_tensor(digest: hashlib._Hash, name: str, value: Tensor) -> None:
-    """Let a named tensor count in a digest."""
-    plain = value.detach().cpu().contiguous()
-    digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())
-    digest.update(plain.flatten().view(torch.uint8).numpy().tobytes())
+def fingerprint_of(texts: Iterable[str], tensors: Weights) -> str:
+    """16 hex digits of texts and named tensors."""
+    digest = hashlib.sha256("".join(texts).encode())
+    for name, value in tensors.items():
+        plain = value.detach().cpu().contiguous()
+        digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())
+        digest.update(plain.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _sources(module: nn.Module) -> set[str]:
@@ -163,15 +161,11 @@ def _wants_shape(factory: Callable[..., nn.Module]) -> bool:
 
 def _try_forward(name: str, module: nn.Module, shape: Shape, classes: int) -> None:
     """One empty image through the net, so that a wrong shape is said before any work starts."""
-    try:
-        with torch.no_grad(), redirect_stdout(sys.stderr):
-            out = module(torch.zeros(1, *shape))
-    except Exception as error:  # whatever a model of the auditor's own raises
-        first, *_ = str(error).splitlines() or [type(error).__name__]
-        raise refusal(
-            f"model {name!r} does not take images of {'x'.join(map(str, shape))}: {first}",
-            fix="choose another --model, or build the factory for the shape it is given",
-        ) from error
+    fits = f"model {name!r} does not take images of {'x'.join(map(str, shape))}"
+    fix = "choose another --model, or build the factory for the shape it is given"
+    # a model of the auditor's own raises whatever it likes
+    with refusing(fits, Exception, fix=fix), torch.no_grad(), redirect_stdout(sys.stderr):
+        out = module(torch.zeros(1, *shape))
     if not isinstance(out, Tensor) or tuple(out.shape) != (1, classes):
         found = f"{tuple(out.shape)[1:]} values per image" if isinstance(out, Tensor) else f"a {type(out).__name__}"
         raise refusal(
@@ -185,27 +179,16 @@ def differences(weights: Weights, victim: Victim, *, what: str) -> list[Problem]
     """How named tensors differ from the victim's parameters: names, shapes, types, values that are not finite."""
     fix = f"name the model that was trained with --model (now {victim.name})"
     problems = [Problem(f"{what} lacks {name!r}", fix=fix) for name in victim.sizes if name not in weights]
-    problems += [
-        Problem(f"{what} has {name!r}, which {victim.name} has not", fix=fix)
-        for name in weights
-        if name not in victim.sizes
-    ]
-    for name, size in victim.sizes.items():
-        value = weights.get(name)
-        if value is None:
-            continue
-        if value.shape != size:
-            problems.append(
-                Problem(f"{what}: {name!r} is {tuple(value.shape)}, {victim.name} has {tuple(size)}", fix=fix)
-            )
+    for name, value in weights.items():
+        size = victim.sizes.get(name)
+        if size is None:
+            problems.append(Problem(f"{what} has {name!r}, which {victim.name} has not", fix=fix))
+        elif value.shape != size:
+            found = f"{what}: {name!r} is {tuple(value.shape)}, {victim.name} has {tuple(size)}"
+            problems.append(Problem(found, fix=fix))
         elif not value.is_floating_point():
             problems.append(Problem(f"{what}: {name!r} is {value.dtype}", fix="store it as float32"))
         elif not bool(value.isfinite().all()):
-            problems.append(
-                Problem(
-                    f"{what}: {name!r} has values that are not finite",
-                    why="training diverged",
-                    fix="lower the client's lr",
-                )
-            )
+            found = f"{what}: {name!r} has values that are not finite"
+            problems.append(Problem(found, why="training diverged", fix="lower the client's lr"))
     return problems

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -37,18 +37,16 @@ class Head:
 
 def find_head(victim: Victim) -> Head:
     """The linear layer that a forward pass runs through last; it must give one value per class."""
-    linear = {layer: name for name, layer in victim.module.named_modules() if isinstance(layer, nn.Linear)}
     order: list[Head] = []
-    handles = [
-        layer.register_forward_pre_hook(lambda layer, _, name=name: order.append(Head(name, layer)))
-        for layer, name in linear.items()
-    ]
-    try:
+
+    def noting(head: Head) -> Embedding:
+        return lambda _: order.append(head)
+
+    with contextlib.ExitStack() as watched:
+        for head in _linear(victim):
+            watched.enter_context(_intercept(head, noting(head)))
         with torch.no_grad():
             victim.call(victim.weights(), victim.buffers(), blank(victim, victim.weights()))
-    finally:
-        for handle in handles:
-            handle.remove()
     if not order or order[-1].layer.out_features != victim.classes or order[-1].weight not in victim.sizes:
         found = f"{order[-1].name!r} with {order[-1].layer.out_features} outputs" if order else "no linear layer"
         raise refusal(
@@ -61,10 +59,14 @@ def find_head(victim: Victim) -> Head:
 
 def find_layer(victim: Victim, name: str) -> Head:
     """The linear layer of that name."""
-    linear = {key: layer for key, layer in victim.module.named_modules() if isinstance(layer, nn.Linear)}
+    linear = {head.name: head for head in _linear(victim)}
     if name not in linear:
         raise InputError(unknown(f"linear layer of {victim.name}", name, linear))
-    return Head(name, linear[name])
+    return linear[name]
+
+
+def _linear(victim: Victim) -> list[Head]:
+    return [Head(name, part) for name, part in victim.module.named_modules() if isinstance(part, nn.Linear)]
 
 
 def embeddings(victim: Victim, head: Head, weights: Weights, buffers: Weights, x: Tensor) -> Tensor:
@@ -94,7 +96,7 @@ def blank(victim: Victim, weights: Weights) -> Tensor:
     return torch.zeros(1, *victim.shape, dtype=like.dtype, device=like.device)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _intercept(head: Head, see: Embedding) -> Iterator[None]:
     handle = head.layer.register_forward_pre_hook(lambda _, inputs: see(inputs))
     try:
