@@ -154,7 +154,7 @@ WRONG = [
     ({"training": {"lr": 0}}, "training.lr: Input should be greater than 0", "a number above 0"),
     ({"training": {"mode": "banana"}}, "training.mode: Input should be 'eval' or 'train', not 'banana'", "eval"),
     ({"training": {"optimizer": "lion"}}, "training.optimizer: Input should be 'sgd' or 'adam'", "sgd or adam"),
-    ({"training": {"momentum": 1}}, "training.momentum: Input should be less than 1", "0 for none"),
+    ({"training": {"momentum": 1}}, "training.momentum: Input should be less than 1", "e.g. 0.9"),
     ({"training": {"weight_decay": -1}}, "training.weight_decay: Input should be greater", "0 for none"),
     ({"training": {"epoch": 3}}, "unknown training setting 'epoch'", "did you mean 'epochs'?"),
     ({"normalisation": {"mean": [0, 0, 0]}}, "normalisation.std: Field required", "for each channel"),

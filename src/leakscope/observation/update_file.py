@@ -18,12 +18,14 @@ from torch import Tensor
 
 from leakscope.errors import InputError, Problem, refusal, refuse, unknown
 from leakscope.files import writing
-from leakscope.settings import MOST, Declared, declared
+from leakscope.settings import Declared, declared
 from leakscope.types import LocalTraining, Normalisation, Update, Weights
 
 FORMAT = 1
 PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 """How pickles begin, and the archives of torch.save around them."""
+MOST = 10**6
+"""Of any number in a header: more is a mistake, and overflows somewhere."""
 HEADER = "leakscope"
 PLAIN = ("model", "classes", "loss", "defense", "producer", "round", "client", "tag")
 """What the header and what was recorded call the same."""
@@ -203,11 +205,12 @@ class _Strict(BaseModel):
 
 def _told(one: Declared) -> tuple[Any, Any]:
     """A training setting in the header: its type, default and bounds, and what to say instead of nonsense."""
-    limits = {"ge": one.option.at_least, "le": one.option.at_most, "gt": one.option.above, "lt": one.option.below}
-    bounds: Any = {} if one.choices else {name: limit for name, limit in limits.items() if abs(limit) < math.inf}
-    number = f"{'a whole number' if one.kind is int else 'a number'} {one.option.wanted(-math.inf)}"
-    number += f", e.g. {one.example}" if one.default else ", 0 for none"
-    return one.hint, Field(one.default, description=" or ".join(one.choices) or number, **bounds)
+    if one.choices:
+        return one.hint, Field(one.default, description=" or ".join(one.choices))
+    interval, (low, high) = one.option.within, one.option.range.ends
+    bounds: Any = {"ge" if interval[0] == "[" else "gt": low, "le" if interval[-1] == "]" else "lt": high}
+    number = f"{'a whole number' if one.kind is int else 'a number'} {one.option.range.broken(-math.inf)}"
+    return one.hint, Field(one.default, description=f"{number}, e.g. {one.example or '0 for none'}", **bounds)
 
 
 _SETTINGS: Any = {name: _told(one) for name, one in declared(LocalTraining).items()}
