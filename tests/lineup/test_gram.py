@@ -85,6 +85,20 @@ def test_products_are_those_of_the_gradients(net: type[nn.Module], soft: bool, b
     torch.testing.assert_close(found.slopes, rows @ along, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("budget", [BUDGET, 200])
+@pytest.mark.parametrize("net", [Odd, Wide])
+def test_products_over_some_coordinates(net: type[nn.Module], budget: int) -> None:
+    torch.manual_seed(1)
+    views, delta = views_of(net())
+    masks = {name: torch.rand_like(value) < 0.3 for name, value in delta.items()}
+    masks.pop("head.weight")
+    rows, along = explicit(views), torch.cat([value.flatten() for value in delta.values()]).double()
+    count = torch.cat([masks.get(name, torch.ones_like(value)).flatten() for name, value in delta.items()]).double()
+    found = products(views, delta, masks=masks, budget=budget)
+    torch.testing.assert_close(found.gram, rows * count @ rows.T, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.slopes, rows * count @ along, rtol=1e-4, atol=1e-5)
+
+
 def test_layers_that_the_tape_explains() -> None:
     views, _ = views_of(Odd())
     assert [layer.weight for layer in taped_layers(views[0])] == [

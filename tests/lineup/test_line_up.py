@@ -12,7 +12,7 @@ from torch.nn import functional
 from leakscope.client.training import Client
 from leakscope.defenses import parse_defense
 from leakscope.lineup import Pool, Suspects, line_up, pooled
-from leakscope.lineup.line_up import client_labels
+from leakscope.lineup.line_up import client_labels, visible
 from leakscope.observation.firewall import Observation, observe
 from leakscope.types import ClientBatch, Knowledge, LocalTraining, Normalisation, stream
 from leakscope.victims import Victim, build_victim
@@ -67,6 +67,15 @@ def test_images_that_were_trained_on_are_recognised() -> None:
 
 def test_clipping_does_not_hide_who_was_trained_on() -> None:
     assert line_up(*scene(defense="clip:bound=0.001")).membership.auc == 1
+
+
+def test_suppressed_coordinates_do_not_count() -> None:
+    seen, pool = scene(defense="sparsify:rate=0.9")
+    assert {name: int(mask.sum()) for name, mask in visible(seen.delta).items()} == {
+        name: int(value.count_nonzero()) for name, value in seen.delta.items()
+    }
+    assert not visible(scene()[0].delta)
+    assert line_up(seen, pool).membership.auc == 1
 
 
 def test_scores_do_not_know_who_is_a_member() -> None:

@@ -13,7 +13,7 @@ go the general way: the gradients of that tensor alone, for a few images at a ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from leakscope.lineup.state import CHUNK, State, View
 from leakscope.types import Weights
 
+Masks = Mapping[str, Tensor]
+"""By tensor, which of its coordinates count (bool, of its shape); a tensor without a mask counts as a whole."""
 BUDGET = 32 * 1024 * 1024
 """Numbers of four bytes that any one intermediate result may take: 128 MB."""
 EXPLAINED = 1e-3
@@ -103,21 +105,25 @@ class Tape:
         return self.layer.columns(self.inputs[some])[:, g], self.layer.outputs(self.d[some])[:, g]
 
 
-def products(views: Sequence[View], delta: Weights, *, budget: int = BUDGET) -> Products:
+def products(views: Sequence[View], delta: Weights, *, masks: Masks | None = None, budget: int = BUDGET) -> Products:
     """Inner products of the gradients in all views, one after the other, with each other and with the update."""
+    masks = masks or {}
     size = sum(len(view.x) for view in views)
     total = empty(size)
     left = dict.fromkeys(delta)
     for layers in _groups(taped_layers(views[0]), size, budget):
         for layer, (weight, bias) in _record(views, layers).items():
-            change = delta[layer.weight]
-            total += _from_tape(weight, change, budget) if isinstance(weight, Tape) else _from_rows(weight, change)
+            change, mask = delta[layer.weight], masks.get(layer.weight)
+            if isinstance(weight, Tape):
+                total += _from_tape(weight, change, mask, budget)
+            else:
+                total += _from_rows(weight, change, mask)
             left.pop(layer.weight)
             if layer.bias is not None:
-                total += _from_rows(bias, delta[layer.bias])
+                total += _from_rows(bias, delta[layer.bias], masks.get(layer.bias))
                 left.pop(layer.bias)
     for name in left:
-        total += _general(views, name, delta[name], budget)
+        total += _general(views, name, delta[name], masks.get(name), budget)
     return total
 
 
@@ -216,22 +222,25 @@ def _groups(layers: Sequence[Layer], rows: int, budget: int) -> Iterator[list[La
         yield group
 
 
-def _from_rows(rows: Tensor, delta: Tensor) -> Products:
+def _from_rows(rows: Tensor, delta: Tensor, mask: Tensor | None) -> Products:
     """From the gradients (n, weights) themselves."""
+    if mask is not None:
+        rows, delta = rows[:, mask.flatten()], delta[mask]
     return Products((rows @ rows.T).cpu().double(), (rows @ delta.flatten()).cpu().double())
 
 
-def _from_tape(tape: Tape, delta: Tensor, budget: int) -> Products:
+def _from_tape(tape: Tape, delta: Tensor, mask: Tensor | None, budget: int) -> Products:
     groups = tape.layer.groups
     (_, k, places), o, n = tape.block(0, 1, 0)[0].shape, len(delta) // groups, len(tape)
     total = empty(n)
     for g, change in enumerate(delta.view(groups, o, k)):
-        if GHOST * places * places * (k + o) < k * o:
+        if mask is None and GHOST * places * places * (k + o) < k * o:
             slopes = [_along(change, *tape.block(start, CHUNK, g)) for start in range(0, n, CHUNK)]
             total += Products(_places_by_places(tape, g, budget), torch.cat(slopes))
             continue
         for rows in torch.split(torch.arange(o, device=delta.device), max(1, min(o, budget // (n * k)))):
-            total += _from_rows(_rows(tape, g, rows), change[rows])
+            part = None if mask is None else mask.view(groups, o, k)[g, rows]
+            total += _from_rows(_rows(tape, g, rows), change[rows], part)
     return total
 
 
@@ -267,7 +276,7 @@ def _rows(tape: Tape, g: int, rows: Tensor) -> Tensor:
     return torch.cat([(d[:, rows] @ a.transpose(1, 2)).flatten(1) for a, d in blocks])
 
 
-def _general(views: Sequence[View], name: str, delta: Tensor, budget: int) -> Products:
+def _general(views: Sequence[View], name: str, delta: Tensor, mask: Tensor | None, budget: int) -> Products:
     """From the gradients of one tensor, for two blocks of images at a time."""
     most = max(1, budget // (2 * delta.numel()))
     blocks = [
@@ -278,8 +287,9 @@ def _general(views: Sequence[View], name: str, delta: Tensor, budget: int) -> Pr
     ends = torch.tensor([0, *(len(x) for _, x, _ in blocks)]).cumsum(0).tolist()
     places = [slice(start, end) for start, end in pairwise(ends)]
     total = empty(ends[-1])
+    count = delta.new_ones(delta.numel()) if mask is None else mask.flatten().to(delta)
     for one, (state, x, y) in enumerate(blocks):
-        left, here = state.single_gradients(name, x, y), places[one]
+        left, here = state.single_gradients(name, x, y) * count, places[one]
         total.slopes[here] = (left @ delta.flatten()).cpu().double()
         for other, (state_there, x_there, y_there) in enumerate(blocks[one:], one):
             right = left if other == one else state_there.single_gradients(name, x_there, y_there)

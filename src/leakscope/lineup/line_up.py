@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from leakscope.attacks.reliability import ZEROS, zeros
 from leakscope.errors import InputError
 from leakscope.labels import recover_counts
 from leakscope.lineup.gram import products
@@ -105,13 +106,21 @@ def _weighed(seen: Observation, pool: Pool, device: torch.device) -> Weighing:
     views = [View(states[s], suspects, labels) for s in PATH]
     if len(shown) > 2:
         views.append(View(states[MIDDLE], x[2], y[2]))
+    masks = visible(delta)
     return weigh(
-        products(views, delta),
+        products(views, delta, masks=masks),
         suspects=len(suspects),
         states=len(PATH),
         energy=sum(float(value.cpu().double().square().sum()) for value in delta.values()),
-        coordinates=sum(value.numel() for value in delta.values()),
+        coordinates=sum(int(masks[name].sum()) if name in masks else value.numel() for name, value in delta.items()),
     )
+
+
+def visible(delta: Weights) -> dict[str, Tensor]:
+    """Which coordinates count, by tensor: those that are not zero, in an update whose small values were suppressed."""
+    if max(zeros(value) for value in delta.values()) <= ZEROS:
+        return {}
+    return {name: value != 0 for name, value in delta.items() if not bool(value.all())}
 
 
 def path(seen: Observation, points: Iterable[float], x: Tensor) -> dict[float, State]:
