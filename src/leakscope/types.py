@@ -90,7 +90,7 @@ class Update:
     notes: Mapping[str, object] = field(default_factory=dict)
     """What a defense wants said in the result, e.g. the accounted epsilon."""
     buffers_after: Weights = field(default_factory=dict)
-    """The same tensors after training: what the next round starts from. No attack sees them."""
+    """The same tensors after training, which the client sends along: what the next round starts from."""
 
     @property
     def gradient(self) -> dict[str, Tensor]:

@@ -156,6 +156,9 @@ def test_statistics_and_counters_are_kept_apart_as_they_were_sent(tmp_path):
     assert list(update.buffers) == ["1.num_batches_tracked", "1.running_mean", "1.running_var"]
     assert update.buffers["1.num_batches_tracked"].dtype == torch.int64
     assert torch.equal(update.buffers["1.running_mean"], torch.zeros(2))
+    assert update.buffers_after.keys() == update.buffers.keys()
+    assert update.buffers_after["1.num_batches_tracked"] > update.buffers["1.num_batches_tracked"]
+    assert not torch.equal(update.buffers_after["1.running_mean"], update.buffers["1.running_mean"])
     assert set(update.w0) == {name for name, _ in normed().named_parameters()}
 
 

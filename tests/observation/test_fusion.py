@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -29,6 +30,21 @@ def test_fusion_is_the_weighted_mean(
         assert torch.allclose(value, rho * target.delta[name] + (1 - rho) * mean, rtol=1e-5, atol=1e-6)
         assert value.dtype == dtype
     assert (fused.n, fused.training) == (target.n, target.training)
+
+
+def test_what_training_left_in_the_buffers_is_mixed_like_the_update() -> None:
+    target, *others = (
+        replace(
+            random_update([[3]], torch.float32, seed),
+            buffers_after={"mean": torch.full((2,), float(seed)), "steps": torch.tensor(seed)},
+        )
+        for seed in range(3)
+    )
+    after = fuse(target, others, 0.5).buffers_after
+    assert after["mean"].tolist() == [0.75, 0.75]
+    assert int(after["steps"]) == 0
+    silent = [replace(others[0], buffers_after={})]
+    assert "mean" not in fuse(target, silent, 0.5).buffers_after
 
 
 def test_rho_one_is_the_single_client_to_the_bit() -> None:

@@ -41,7 +41,12 @@ def test_what_is_written_is_read(recorded, tmp_path):
     for mine, theirs in ((recorded.update.w0, again.update.w0), (recorded.update.delta, again.update.delta)):
         assert list(mine) == [name for name in mine if name in theirs]
         assert all(torch.equal(mine[name], theirs[name]) for name in mine)
-    assert all(torch.equal(recorded.update.buffers[name], again.update.buffers[name]) for name in again.update.buffers)
+    for before, read in (
+        (recorded.update.buffers, again.update.buffers),
+        (recorded.update.buffers_after, again.update.buffers_after),
+    ):
+        assert before.keys() == read.keys()
+        assert all(torch.equal(before[name], read[name]) for name in before)
     assert again.update.training == recorded.update.training
     assert again.labels.tolist() == recorded.labels.tolist()
     assert (again.model, again.shape, again.classes, again.n if hasattr(again, "n") else again.update.n) == (

@@ -43,6 +43,7 @@ def as_update(
         training=_training(facts),
         n=int(facts.n or 0),
         buffers={name: sent[name] for name in kept},
+        buffers_after={name: back[name].reshape(sent[name].shape) for name in kept if name in back},
         notes={**(notes or {}), **({"sent_as": sorted(half)} if half else {})},
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -31,6 +31,8 @@ class Observation:
     knowledge: Knowledge
     declared_defense: str = "none"
     """What the client says it applied; an adaptive attacker may use it."""
+    buffers_after: Weights = field(default_factory=dict)
+    """Batch-norm statistics and counters after training, which clients send along; empty where they do not."""
     more: tuple[Observation, ...] = ()
     """Further rounds of the same client: the same images, seen from other weights."""
 
@@ -56,6 +58,7 @@ def observe(
         w0=_copy(update.w0),
         delta=_copy(update.delta),
         buffers=_copy(update.buffers),
+        buffers_after=_copy(update.buffers_after),
         n=update.n,
         training=update.training,
         normalisation=normalisation if knowledge.normalisation else guess(victim.shape[0]),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from leakscope.errors import Problem, refusal, refuse
 from leakscope.options import Range, build, out_of_range, parse_pairs, write
-from leakscope.types import Update, stream
+from leakscope.types import Update, Weights, stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +47,22 @@ def fuse(target: Update, others: Sequence[Update], rho: float) -> Update:
     if rho == 1:
         return target
     refuse(_mismatches(target, others))
-    delta = {}
-    for name, own in target.delta.items():
-        rest: Tensor = torch.stack([other.delta[name].to(own) for other in others]).mean(dim=0)
-        delta[name] = rho * own + (1 - rho) * rest
+    delta = _mixed(target.delta, [other.delta for other in others], rho)
+    after = _mixed(target.buffers_after, [other.buffers_after for other in others], rho)
     notes = {"fusion": {"rho": rho, "clients": len(others)}}
-    return replace(target, delta=delta, notes={**target.notes, **notes})
+    return replace(target, delta=delta, buffers_after=after, notes={**target.notes, **notes})
+
+
+def _mixed(target: Weights, others: Sequence[Weights], rho: float) -> dict[str, Tensor]:
+    """Tensor by tensor; counters are the target's own, and what another client did not send is left out."""
+    mixed = {}
+    for name, own in target.items():
+        if not own.is_floating_point():
+            mixed[name] = own
+        elif all(name in other for other in others):
+            rest = torch.stack([other[name].to(own) for other in others]).mean(dim=0)
+            mixed[name] = rho * own + (1 - rho) * rest
+    return mixed
 
 
 def other_seeds(target: int, count: int) -> tuple[int, ...]:

@@ -29,7 +29,8 @@ MOST = 10**6
 HEADER = "leakscope"
 PLAIN = ("model", "classes", "loss", "defense", "producer", "round", "client", "tag")
 """What the header and what was recorded call the same."""
-GROUPS = ("w0", "update", "buffers")
+GROUPS = ("w0", "update", "buffers", "buffers_after")
+"""Prefixes of tensor names; the last two, batch-norm statistics and the like, may be missing."""
 PUBLIC_NOTES = ("dpsgd", "sent_as")
 """What may be said beside an update: a guarantee is public, what else a defense noted stays with the client."""
 
@@ -62,6 +63,7 @@ def write_update(path: Path, recorded: RecordedUpdate) -> None:
     tensors = {f"w0/{name}": value for name, value in update.w0.items()}
     tensors |= {f"update/{name}": value for name, value in update.delta.items()}
     tensors |= {f"buffers/{name}": value for name, value in update.buffers.items()}
+    tensors |= {f"buffers_after/{name}": value for name, value in update.buffers_after.items()}
     header = {
         "format": FORMAT,
         "model": recorded.model,
@@ -101,6 +103,7 @@ def read_update(path: Path) -> RecordedUpdate:
             training=LocalTraining(**vars(header.training)),
             n=header.n,
             buffers=groups["buffers"],
+            buffers_after=groups["buffers_after"],
             notes={name: header.notes[name] for name in PUBLIC_NOTES if name in header.notes},
         ),
         shape=(header.shape[0], header.shape[1], header.shape[2]),
