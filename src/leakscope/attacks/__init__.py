@@ -38,6 +38,12 @@ ATTACKS |= {
         f"{_USUAL}; E, B and lr",
         "1.5x per simulated step, at least 5",
     ),
+    "invert": AttackInfo(
+        recipes.invert,
+        "leakscope, docs/inversion.md",
+        f"{_USUAL}; batch-norm statistics after training, in train mode",
+        "1.1x, an eighth of the iterations, after linear programmes and 1200 passes through the first layers",
+    ),
     "span-sme": AttackInfo(recipes.span_sme, "leakscope, docs/span-sme.md", _USUAL, "1.1x, a third of the iterations"),
 }
 

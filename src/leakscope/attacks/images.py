@@ -35,16 +35,21 @@ class Pixels(FromImages):
 
     lr: float = 1.0
     box: bool = True
+    held: Tensor | None = field(default=None, repr=False)
+    """(N,) bool: images of the start that stay as they are."""
 
     def variables(self, known: Known, generator: torch.Generator) -> dict[str, Variable]:
         low, high = known.normalisation.box(known.w0)
 
-        def keep(x: Tensor) -> Tensor:
-            return x.copy_(torch.maximum(torch.minimum(x, high), low))
-
         noise = torch.randn(known.n, *known.shape, generator=generator).to(known.w0)
         start = (noise if self.start is None else self.start).clone()
-        return {"x": Variable(keep(start) if self.box else start, self.lr, project=keep if self.box else None)}
+
+        def keep(x: Tensor) -> Tensor:
+            if self.held is not None:
+                x[self.held] = start[self.held]
+            return x.copy_(torch.maximum(torch.minimum(x, high), low)) if self.box else x
+
+        return {"x": Variable(keep(start), self.lr, project=keep if self.box or self.held is not None else None)}
 
     def decode(self, v: Variables, known: Known) -> Tensor:  # noqa: ARG002
         return v["x"]

@@ -71,6 +71,8 @@ class Known:
     """Where the net leaves its features during a pass."""
     feature_layer: str | None
     """Name of the first fully connected layer in the order of the forward pass."""
+    buffers_after: Weights = field(default_factory=dict)
+    """Batch-norm statistics and counters after training, where they were sent."""
     channels_last: bool = False
     """Whether images go through the net with their channels innermost."""
 
@@ -95,6 +97,7 @@ class Known:
             auxiliary=observation.knowledge.auxiliary,
             tape=tape,
             feature_layer=_tap_first_linear(module, observation.victim, tape),
+            buffers_after=_to(observation.buffers_after, device, dtype),
             channels_last=speed_up_convolutions(module, observation.victim.shape),
         )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from leakscope.attacks.architectures import LessSmoothing, OwnMoments, ShortLeash, SmallSteps
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.follow import ITERATIONS, FollowSpan
 from leakscope.attacks.images import Pixels
+from leakscope.attacks.inversion.invert import TryInversion
 from leakscope.attacks.matching import Calibrated, Cosine
 from leakscope.attacks.priors import ClassLoss, TotalVariation
 from leakscope.attacks.registry import by_model
@@ -119,3 +122,14 @@ def span_sme(
         schedule=schedule,
         iterations=ITERATIONS,
     )
+
+
+def invert(*, polish: float = 0.0, share: float = 0.4) -> Attack:
+    """Unmix, then invert image by image: our own, see docs/inversion.md.
+
+    The features of every image are extreme rays of a cone in the row space of the first fully connected layer's update;
+    each is inverted by itself. Images that are missing are left to span-sme, for `share` of its iterations; with
+    `polish` it moves all of them, at that part of its rate. Where the layer tells no features apart, it is span-sme.
+    """
+    whole = span_sme()
+    return replace(whole, name="invert", adaptations=(TryInversion(polish=polish, share=share), *whole.adaptations))

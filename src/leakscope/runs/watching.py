@@ -67,7 +67,10 @@ class CellWatch(Watch):
             self.tell("plan", memory=notes["memory"])
 
     def prepare(self, what: str, done: int, total: int) -> None:
-        self.tell("preparing", what=what, done=done, total=total)
+        now = time.monotonic()
+        if now - self.told >= EVENT_SECONDS or done == total:
+            self.told = now
+            self.tell("preparing", what=what, done=done, total=total)
 
     def tell(self, event: str, **facts: object) -> None:
         shown: dict[str, Any] = {name: value for name, value in self.latest.items() if name in SHOWN}

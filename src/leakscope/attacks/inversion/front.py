@@ -1,0 +1,103 @@
+"""The net up to its first fully connected layer, as it stood in the middle of the client's training."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from leakscope.attacks.known import Known
+from leakscope.attacks.span import features
+
+
+@dataclass(frozen=True)
+class Front:
+    """f: images (k, C, H, W) in [0, 1] -> features (k, F) at w0 - delta/2, each image by itself."""
+
+    known: Known
+    """With batch norm in eval mode."""
+    w: Tensor
+    cells: tuple[int, int, int]
+    """(c, h, w): how the features lie in the last feature map; (F, 1, 1) where they are none."""
+
+    @classmethod
+    def of(cls, known: Known) -> Front:
+        still = replace(known, module=at_rest(known.module), buffers={**known.buffers, **statistics(known)})
+        w = known.w0 - known.delta / 2
+        return cls(still, w, _cells(still, w))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return features(self.known, self.w, self.known.normalisation.apply(images))
+
+
+def at_rest(module: nn.Module) -> nn.Module:
+    """A copy that uses the statistics it is given, not those of the batch."""
+    module = copy.deepcopy(module)
+    for part in module.modules():
+        if isinstance(part, _BatchNorm):
+            part.eval()
+    return module
+
+
+def norms(known: Known) -> dict[str, _BatchNorm]:
+    """The batch-norm layers that used the statistics of their batch while the client trained."""
+    if known.training.mode == "eval":
+        return {}
+    return {name: part for name, part in known.module.named_modules() if isinstance(part, _BatchNorm)}
+
+
+def statistics(known: Known) -> dict[str, Tensor]:
+    """Mean and variance of the client's batches, of every batch-norm layer in train mode whose statistics were sent.
+
+    r_T = (1 - m)^T r_0 + m sum_tau (1 - m)^(T - tau) s_tau, so the weighted mean of the s_tau follows from r_0 and r_T.
+    """
+    found = {}
+    for name, norm in norms(known).items():
+        for kind in ("running_mean", "running_var"):
+            key = f"{name}.{kind}"
+            if key in known.buffers and key in known.buffers_after:
+                before, after = known.buffers[key], known.buffers_after[key]
+                kept = _kept(norm, known, name)
+                found[key] = (after - kept * before) / (1 - kept)
+    return found
+
+
+def unsent(known: Known) -> list[str]:
+    """The batch-norm layers of which it is not known what they made of the client's images."""
+    sent = statistics(known)
+    return [name for name in norms(known) if f"{name}.running_mean" not in sent]
+
+
+def _kept(norm: _BatchNorm, known: Known, name: str) -> float:
+    """How much of the statistics before training is left in those after it."""
+    steps = known.training.steps(known.n)
+    if norm.momentum is not None:
+        return float((1 - norm.momentum) ** steps)
+    before = known.buffers.get(f"{name}.num_batches_tracked")  # momentum None: the plain mean over all batches ever
+    count = 0.0 if before is None else float(before)
+    return count / (count + steps)
+
+
+def _cells(known: Known, w: Tensor) -> tuple[int, int, int]:
+    """The shape of the last map that, laid out in a row, is the feature vector."""
+    maps: list[Tensor] = []
+
+    def note(_: nn.Module, __: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.dim() == 4:
+            maps.append(output)
+
+    handles = [part.register_forward_hook(note) for part in known.module.modules()]
+    try:
+        with torch.no_grad():
+            x = torch.linspace(-1, 1, 2 * known.shape[0] * known.shape[1] * known.shape[2])
+            a = features(known, w, x.view(2, *known.shape).to(w))
+    finally:
+        for handle in handles:
+            handle.remove()
+    for found in reversed(maps):
+        if found.numel() == a.numel() and torch.equal(found.flatten(1), a):
+            return found.shape[1], found.shape[2], found.shape[3]
+    return a.shape[1], 1, 1
