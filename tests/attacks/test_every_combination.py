@@ -43,7 +43,7 @@ TINY: dict[str, dict[str, object]] = {
     "gi-nas": {"width": 16, "candidates": 2},
     "unrolled": {"count": 2},
 }
-BASELINES = ("dlg", "ig-official", "fedleak", "fedleak-pixel", "gi-nas", "dggi", "unrolled")
+BASELINES = ("dlg", "invert", "ig-official", "fedleak", "fedleak-pixel", "gi-nas", "dggi", "unrolled")
 CASES = [
     (attack, defense, model)
     for model in MODELS
