@@ -77,7 +77,7 @@ def test_nothing_to_compare_with_is_unknown_and_no_pass() -> None:
 
 def test_warnings_before_the_attack_are_told_with_the_ruling() -> None:
     doubtful = cell(notes={"preflight": [{"kind": "mode", "severity": "warning", "found": "a", "why": "", "fix": "b"}]})
-    assert "1 of 1 cells ran with warnings" in " ".join(rule(result_of(doubtful), max_level="low").notes)
+    assert "1 of 1 cells ran with preflight warnings" in " ".join(rule(result_of(doubtful), max_level="low").notes)
 
 
 def test_sarif_has_a_result_per_cell_and_one_per_warning() -> None:

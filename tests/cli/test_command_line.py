@@ -133,7 +133,7 @@ def test_killed_and_started_again_it_ends_with_the_same_numbers(tmp_path):
         (("audit", "--device", "tpu"), "auto"),
         (("audit", "--batch-size", "0"), "--batch-size 0 is not at least 1"),
         (("audit", "--model", "a[web]b"), "unknown model 'a[web]b'"),
-        (("audit", "--w0", "pretrain:batch_size=0"), "batch_size=0 is not in (0, inf)"),
+        (("audit", "--w0", "pretrain:batch_size=0"), "batch_size=0 is not above 0"),
         (("simulate", "x", "--defense", "none", "--defense", "clip:bound=1"), "an update file has one defense"),
         (("audit", "--dataset", "cifar100", "--data-root", "/nonexistent"), "/nonexistent"),
         (("attack", "missing.update.safetensors"), "there is no file"),

@@ -9,6 +9,7 @@ pytest.importorskip("opacus", reason="Opacus is not installed (extra `dp`)")
 
 from opacus import PrivacyEngine
 
+from leakscope.cells.record import Record
 from leakscope.errors import InputError
 from leakscope.integrations.opacus import recording
 from leakscope.observation.update_file import read_update
@@ -64,7 +65,7 @@ def test_the_file_holds_the_unwrapped_update_and_the_engine_s_epsilon(tmp_path):
     notes = recorded.update.notes["dpsgd"]
     assert notes["accounted_epsilon"] == pytest.approx(engine.get_epsilon(1e-5), abs=0.02)
     assert (notes["steps"], notes["sampling_rate"]) == (6, pytest.approx(1 / 3))
-    assert str(guarantee_of({"notes": recorded.update.notes})).startswith("epsilon")
+    assert str(guarantee_of(Record(notes=dict(recorded.update.notes)))).startswith("epsilon")
 
 
 def test_the_truth_may_be_numpy_and_is_left_as_it_was(tmp_path):

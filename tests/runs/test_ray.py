@@ -25,7 +25,7 @@ def test_a_cell_gives_the_same_numbers_on_a_cluster_that_is_started_here(tmp_pat
     (cell,) = request.cells()
     result = run_cells([cell], tmp_path / "run", request, execute=choose_executor("ray"), command="test")
     assert [one["status"] for one in result.cells] == ["finished"]
-    assert result.cells[0]["metrics"] == run_cell(cell).record["metrics"]
+    assert result.cells[0]["metrics"] == run_cell(cell).record.metrics
 
 
 @pytest.mark.long

@@ -125,7 +125,7 @@ def sparsity_still_leaks(cells: Sequence[Record]) -> Advice | None:
     )
 
 
-def noise_has_a_accuracy_cost(cells: Sequence[Record]) -> Advice | None:
+def noise_has_a_price(cells: Sequence[Record]) -> Advice | None:
     losses = {name: _loss(group) for name, group in _by_defense(_defended(cells)).items()}
     costly = {name: loss for name, loss in losses.items() if loss is not None and loss > COSTLY}
     if not costly:
@@ -243,7 +243,7 @@ RULES: tuple[Rule, ...] = (
     aggregate,
     clipping_does_nothing,
     sparsity_still_leaks,
-    noise_has_a_accuracy_cost,
+    noise_has_a_price,
     attack_harder,
     more_images,
     epsilon_is_apart,
