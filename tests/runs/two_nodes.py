@@ -48,7 +48,7 @@ def main() -> None:
     execute = choose_executor("ray", ray_address=cluster.address)
     result = run_cells([*cells, deadly], Path(sys.argv[1]), request, execute=execute, command="test", notice=notice)
     cluster.shutdown()
-    here = run_cell(cells[0]).record["metrics"]
+    here = run_cell(cells[0]).record.metrics
     print(json.dumps({"lost": lost, "complete": result.complete, "cells": result.cells, "here": here}))
 
 
