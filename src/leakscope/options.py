@@ -14,6 +14,7 @@ from leakscope.errors import Problem, refusal, refuse, unknown
 
 Value = bool | int | float | str
 T = typing.TypeVar("T")
+SWITCH = {**dict.fromkeys(("on", "true", "yes", "1"), True), **dict.fromkeys(("off", "false", "no", "0"), False)}
 
 
 @dataclass(frozen=True)
@@ -138,29 +139,19 @@ def read(value: object, hint: object) -> object:
     if isinstance(hint, types.UnionType):
         return None if value.lower() in ("none", "null") else read(value, choices[0])
     if hint is bool:
-        return _read_bool(value)
-    if hint is int:
-        return _read_number(value, int, "is not a whole number")
-    if hint is float:
-        number = _read_number(value, float, "is not a number")
+        if value.lower() not in SWITCH:
+            raise ValueError("is neither on nor off")
+        return SWITCH[value.lower()]
+    if hint is int or hint is float:
+        complaint = "is not a whole number" if hint is int else "is not a number"
+        try:
+            number: float = int(value) if hint is int else float(value)
+        except ValueError:
+            raise ValueError(complaint) from None
         if math.isnan(number):
-            raise ValueError("is not a number")
+            raise ValueError(complaint)
         return number
     return value
-
-
-def _read_bool(value: str) -> bool:
-    words = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
-    if value.lower() not in words:
-        raise ValueError("is neither on nor off")
-    return words[value.lower()]
-
-
-def _read_number(value: str, number: type[T], complaint: str) -> T:
-    try:
-        return number(value)  # type: ignore[call-arg]
-    except ValueError:
-        raise ValueError(complaint) from None
 
 
 def canonical(name: str, part: object) -> str:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from leakscope.client.training import Client, batch_gradient, batches, linear_error, train
+from leakscope.client.training import Client, batch_gradient, batches, train
 from leakscope.errors import InputError
 from leakscope.observation.firewall import observe
 from leakscope.types import Knowledge, LocalTraining
@@ -68,7 +68,7 @@ def test_number_of_steps_and_every_image_once_an_epoch(n, b, e):
     assert e == 1 or not torch.equal(orders[0], orders[1])
 
 
-def test_the_recorded_trajectory_ends_at_the_sent_model_and_its_error_is_the_formula():
+def test_the_recorded_trajectory_ends_at_the_sent_model():
     client = tiny_client(n=4, epochs=3, lr=0.2)
     w0 = client.victim.weights()
     update = train(client, w0, record=True)
@@ -76,12 +76,6 @@ def test_the_recorded_trajectory_ends_at_the_sent_model_and_its_error_is_the_for
     assert len(states) == steps + 1
     for name in w0:
         torch.testing.assert_close(w0[name] - states[-1][name], update.delta[name])
-    flat = torch.stack([torch.cat([value.reshape(-1) for value in state.values()]) for state in states])
-    weights = torch.arange(steps + 1)[:, None] / steps
-    line = (1 - weights) * flat[0] + weights * flat[-1]
-    expected = (flat - line).norm(dim=1)[:-1].mean()
-    assert linear_error(update) == pytest.approx(float(expected), rel=1e-4)
-    assert linear_error(update) > 0
 
 
 def test_training_is_repeatable_and_changes_neither_w0_nor_the_model():

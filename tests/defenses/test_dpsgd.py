@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from leakscope.client.training import Client, train
 from leakscope.defenses import DPSGD, parse_defense
-from leakscope.defenses.accounting import accounted_epsilon
+from leakscope.defenses.accounting import epsilon_of
 from leakscope.defenses.dpsgd import poisson_batches
 from leakscope.errors import InputError
 from leakscope.types import LocalTraining, Weights
@@ -130,7 +130,7 @@ def exact_gaussian(sigma: float, delta: float) -> float:
 
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 4.0])
 def test_the_accountant_agrees_with_the_exact_gaussian_mechanism(sigma: float) -> None:
-    spent = accounted_epsilon(sigma, 1.0, 1, 1e-5)
+    spent = epsilon_of(((sigma, 1.0, 1),), 1e-5)
     assert spent.accountant == "PRV"
     assert spent.epsilon == pytest.approx(exact_gaussian(sigma, 1e-5), abs=0.025)
     assert spent.epsilon is not None
@@ -138,12 +138,12 @@ def test_the_accountant_agrees_with_the_exact_gaussian_mechanism(sigma: float) -
 
 
 def test_weak_noise_is_accounted_too_and_more_noise_costs_less() -> None:
-    found = [accounted_epsilon(DPSGD(epsilon=e).noise_multiplier, 0.2, 100, 1e-5) for e in (10, 100, 1e3, 1e5)]
+    found = [epsilon_of(((DPSGD(epsilon=e).noise_multiplier, 0.2, 100),), 1e-5) for e in (10, 100, 1e3, 1e5)]
     assert [spent.accountant for spent in found] == ["PRV", "RDP", "RDP", "RDP"]
     budgets = [spent.epsilon for spent in found]
     assert budgets == sorted(budgets)  # type: ignore[type-var]
     assert budgets[0] == pytest.approx(62.5, abs=0.5)
-    assert accounted_epsilon(0, 0.2, 100, 1e-5).epsilon is None
+    assert epsilon_of(((0, 0.2, 100),), 1e-5).epsilon is None
 
 
 @pytest.mark.parametrize("poisson", [False, True])

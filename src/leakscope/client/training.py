@@ -97,17 +97,6 @@ def batch_gradient(victim: Victim, weights: Weights, buffers: Weights, x: Tensor
     return dict(zip(leaves, found, strict=True))
 
 
-def linear_error(update: Update) -> float:
-    """E_lin(T) of appendix C: mean distance of the true states from the straight line between the endpoints."""
-    states, total = update.trajectory, len(update.trajectory) - 1
-    first, last = states[0], states[-1]
-    error = 0.0
-    for tau, state in enumerate(states[:-1]):
-        gaps = (value - torch.lerp(first[name], last[name], tau / total) for name, value in state.items())
-        error += sum(float(gap.double().square().sum()) for gap in gaps) ** 0.5
-    return error / total
-
-
 Step = Callable[[dict[str, Tensor], dict[str, Tensor]], dict[str, Tensor]]
 
 

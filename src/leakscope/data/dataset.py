@@ -152,20 +152,15 @@ def _problems(samples: Samples, expected: Expected) -> Iterator[Problem]:
 def _image_problems(images: Array, expected: Expected) -> Iterator[Problem]:
     if images.dtype != np.uint8:
         scale = "np.rint(images * 255).astype(np.uint8)" if images.dtype.kind == "f" else "images.astype(np.uint8)"
-        yield Problem(
-            f"images are {images.dtype}, not uint8",
-            why="pixels are whole numbers from 0 (black) to 255",
-            fix=f"save them as {scale}, if that is what they mean",
-        )
+        fix = f"save them as {scale}, if that is what they mean"
+        yield Problem(f"images are {images.dtype}, not uint8", "pixels are whole numbers from 0 (black) to 255", fix)
     shaped = images.ndim in (3, 4) and min(images.shape) > 0
     channels = images.shape[3] if images.ndim == 4 else 1
     if not shaped or channels not in expected.channels:
         allowed = " or ".join(map(str, expected.channels))
         transposed = images.ndim == 4 and images.shape[1] in expected.channels
-        yield Problem(
-            f"images have shape {images.shape}, not (n, height, width, channels) with {allowed} channel(s)",
-            fix="images.transpose(0, 2, 3, 1) puts the channels last" if transposed else "",
-        )
+        found = f"images have shape {images.shape}, not (n, height, width, channels) with {allowed} channel(s)"
+        yield Problem(found, fix="images.transpose(0, 2, 3, 1) puts the channels last" if transposed else "")
     elif expected.side and images.shape[1:3] != (expected.side, expected.side):
         found = "x".join(map(str, images.shape[1:3]))
         yield Problem(f"images are {found}, not the {expected.side}x{expected.side} that the name promises")

@@ -6,37 +6,21 @@ A defense is named by an option string, `sparsify:rate=0.9`; `+` applies several
 
 from __future__ import annotations
 
-from leakscope.defenses.base import Defense, Imitable, TrainingDefense, Unit
-from leakscope.defenses.censor import Censor
-from leakscope.defenses.clip import Clip
-from leakscope.defenses.dpsgd import DPSGD
-from leakscope.defenses.drop import Drop
-from leakscope.defenses.dual_prune import DualPrune
-from leakscope.defenses.gaussian import Gaussian
-from leakscope.defenses.none import Undefended
-from leakscope.defenses.outpost import Outpost
-from leakscope.defenses.pipeline import DEFENSES, Pipeline, parse_defense
-from leakscope.defenses.quantize import Quantize
-from leakscope.defenses.soteria import Soteria
-from leakscope.defenses.sparsify import Sparsify
-
-__all__ = [
-    "DEFENSES",
-    "DPSGD",
-    "Censor",
-    "Clip",
-    "Defense",
-    "Drop",
-    "DualPrune",
-    "Gaussian",
-    "Imitable",
-    "Outpost",
-    "Pipeline",
-    "Quantize",
-    "Soteria",
-    "Sparsify",
-    "TrainingDefense",
-    "Undefended",
-    "Unit",
-    "parse_defense",
-]
+from leakscope.defenses.base import Defense as Defense
+from leakscope.defenses.base import Imitable as Imitable
+from leakscope.defenses.base import TrainingDefense as TrainingDefense
+from leakscope.defenses.base import Unit as Unit
+from leakscope.defenses.censor import Censor as Censor
+from leakscope.defenses.clip import Clip as Clip
+from leakscope.defenses.dpsgd import DPSGD as DPSGD
+from leakscope.defenses.drop import Drop as Drop
+from leakscope.defenses.dual_prune import DualPrune as DualPrune
+from leakscope.defenses.gaussian import Gaussian as Gaussian
+from leakscope.defenses.none import Undefended as Undefended
+from leakscope.defenses.outpost import Outpost as Outpost
+from leakscope.defenses.pipeline import DEFENSES as DEFENSES
+from leakscope.defenses.pipeline import Pipeline as Pipeline
+from leakscope.defenses.pipeline import parse_defense as parse_defense
+from leakscope.defenses.quantize import Quantize as Quantize
+from leakscope.defenses.soteria import Soteria as Soteria
+from leakscope.defenses.sparsify import Sparsify as Sparsify

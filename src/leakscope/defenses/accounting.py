@@ -18,6 +18,9 @@ LARGEST_PRV = 200.0
 ORDERS = [1 + 10 ** (-k / 10) for k in range(1, 90)] + [float(order) for order in range(2, 257)]
 """Rényi orders: close to 1 for weak noise, large for strong noise."""
 
+Releases = tuple[tuple[float, float, int], ...]
+"""(sigma, sampling rate, steps), one after the other."""
+
 
 @dataclass(frozen=True)
 class Spent:
@@ -36,13 +39,8 @@ def opacus() -> Any:
         return importlib.import_module("opacus")
 
 
-def accounted_epsilon(sigma: float, rate: float, steps: int, delta: float) -> Spent:
-    """epsilon of `steps` Poisson-sampled Gaussian releases."""
-    return epsilon_of(((sigma, rate, steps),), delta)
-
-
 @cache
-def epsilon_of(releases: tuple[tuple[float, float, int], ...], delta: float) -> Spent:
+def epsilon_of(releases: Releases, delta: float) -> Spent:
     """epsilon of a history of (sigma, rate, steps): PRV (Gopi et al. 2021), RDP where it is huge."""
     if not releases or any(sigma == 0 for sigma, _, _ in releases):
         return Spent(None, "none")
@@ -59,3 +57,20 @@ def epsilon_of(releases: tuple[tuple[float, float, int], ...], delta: float) -> 
         error = max(0.01, bound / 1000)
         with np.errstate(divide="ignore"):  # log(1 - rate) of a full batch, which is right as -inf
             return Spent(min(bound, float(fine.get_epsilon(delta=delta, eps_error=error))), "PRV")
+
+
+def guarantee(releases: Releases, delta: float, *, poisson: bool, steps: str, drawn: str) -> dict[str, object]:
+    """The notes of a history: its epsilon, and what that assumes, with `steps` and how samples are drawn in words."""
+    spent = epsilon_of(releases, delta)
+    sigma, rate, _ = releases[-1] if releases else (0.0, 0.0, 0)
+    return {
+        "nominal_epsilon": None,
+        "accounted_epsilon": spent.epsilon,
+        "accountant": spent.accountant,
+        "assumption": "no noise, so no guarantee" if spent.epsilon is None else f"{spent.accountant} {steps}{drawn}",
+        "sigma": sigma,
+        "delta": delta,
+        "sampling_rate": rate,
+        "steps": sum(count for _, _, count in releases),
+        "sampling": "poisson" if poisson else "shuffled batches",
+    }

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from leakscope.client.training import Client, Gradients
-from leakscope.defenses.accounting import accounted_epsilon, opacus
+from leakscope.defenses.accounting import guarantee, opacus
 from leakscope.defenses.base import FINITE, POSITIVE, Checked, changed, noise
 from leakscope.errors import Problem, refuse
 from leakscope.options import Range
@@ -87,24 +87,19 @@ class DPSGD(Checked):
 
     def annotate(self, update: Update, client: Client) -> Update:
         """Both epsilons, and what the accounted one assumes."""
-        sigma, training, n = self.noise_multiplier, client.training, len(client.batch)
+        n, training = len(client.batch), client.training
         rate, steps = training.batch_size / n, training.steps(n)
-        spent = accounted_epsilon(sigma, rate, steps, self.delta)
-        assumed = f"{spent.accountant} assumes Poisson sampling at rate {rate:g} in each of {steps} steps"
         drawn = "as this client does" if self.poisson else "this client's shuffled fixed batches are not covered by it"
-        notes = {
-            "nominal_epsilon": self.epsilon if self.epsilon != math.inf else None,
-            "accounted_epsilon": spent.epsilon,
-            "accountant": spent.accountant,
-            "assumption": f"{assumed}; {drawn}" if spent.epsilon is not None else "no noise, so no guarantee",
-            "sigma": sigma,
-            "clip": self.clip if math.isfinite(self.clip) else None,
-            "delta": self.delta,
-            "sampling_rate": rate,
-            "steps": steps,
-            "sampling": "poisson" if self.poisson else "shuffled batches",
-        }
-        return changed(update, update.delta, {"dpsgd": notes})
+        told = guarantee(
+            ((self.noise_multiplier, rate, steps),),
+            self.delta,
+            poisson=self.poisson,
+            steps=f"assumes Poisson sampling at rate {rate:g} in each of {steps} steps",
+            drawn=f"; {drawn}",
+        )
+        told["nominal_epsilon"] = self.epsilon if self.epsilon != math.inf else None
+        told["clip"] = self.clip if math.isfinite(self.clip) else None
+        return changed(update, update.delta, {"dpsgd": told})
 
 
 class PerSample:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from leakscope.errors import InputError, refusal
-from leakscope.integrations.facts import READERS, Facts, declared, hint, observed
+from leakscope.integrations.facts import READERS, TRAINING, Facts, declared, hint, observed
 from leakscope.integrations.recording import Private, as_private, as_recorded, as_update, write
 from leakscope.integrations.watching import Seen, plain, watching
 from leakscope.types import Weights
@@ -250,11 +250,7 @@ def record(plan: Plan, exchange: Exchange, private: Private | None = None) -> No
 def configured(sources: Iterable[Settings]) -> Facts:
     """lr, epochs and batch size where a configuration tells them under the names that Flower's examples use."""
     every = list(sources)
-    return Facts(
-        lr=_number(CONVENTIONAL["lr"], every, float),
-        epochs=_number(CONVENTIONAL["epochs"], every, int),
-        batch_size=_number(CONVENTIONAL["batch_size"], every, int),
-    )
+    return Facts(**{name: _number(names, every, TRAINING[name].kind) for name, names in CONVENTIONAL.items()})
 
 
 def round_of(message: Message) -> int | None:
@@ -270,7 +266,7 @@ def tensors(content: RecordDict) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
 
 
-def _number(names: Iterable[str], sources: Iterable[Settings], kind: type[int] | type[float]) -> Any:
+def _number(names: Iterable[str], sources: Iterable[Settings], kind: type) -> Any:
     found = (source[name] for source in sources for name in names if name in source)
     return next((kind(value) for value in found if isinstance(value, int | float)), None)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from leakscope.defenses.accounting import epsilon_of, opacus
+from leakscope.defenses import accounting
 from leakscope.errors import Problem, refuse
 from leakscope.integrations.facts import Facts, declared, hint, observed
 from leakscope.integrations.recording import as_private, as_recorded, as_update, write
@@ -59,23 +59,11 @@ def recording(
 
 def guarantee(engine: Any, delta: float = DELTA, *, poisson: bool = True) -> Mapping[str, object]:
     """What a PrivacyEngine has spent so far, in the words that reports read."""
-    opacus()
+    accounting.opacus()
     releases = tuple((float(sigma), float(rate), int(count)) for sigma, rate, count in engine.accountant.history)
-    spent = epsilon_of(releases, delta)
-    assumed = f"{spent.accountant} over Poisson samples in all {counted(engine)} steps that the engine has counted"
+    counting = f"over Poisson samples in all {counted(engine)} steps that the engine has counted"
     drawn = "" if poisson else "; this client's fixed batches are not covered by it"
-    sigma, rate = releases[-1][:2] if releases else (0.0, 0.0)
-    return {
-        "nominal_epsilon": None,
-        "accounted_epsilon": spent.epsilon,
-        "accountant": spent.accountant,
-        "assumption": f"{assumed}{drawn}" if spent.epsilon is not None else "no noise, so no guarantee",
-        "sigma": sigma,
-        "delta": delta,
-        "sampling_rate": rate,
-        "steps": counted(engine),
-        "sampling": "poisson" if poisson else "shuffled batches",
-    }
+    return accounting.guarantee(releases, delta, poisson=poisson, steps=counting, drawn=drawn)
 
 
 def counted(engine: Any) -> int:

@@ -51,10 +51,8 @@ def as_update(
 def as_private(given: Sequence[Any]) -> Private:
     """Copies of what a person gave, in the types of a truth file: their own arrays are never touched."""
     images, labels, *rest = (_copied(part) for part in given)
-    if labels.dim() == 2:
-        labels = labels.float()
-    elif not labels.is_floating_point():
-        labels = labels.long()
+    if labels.dim() == 2 or not labels.is_floating_point():
+        labels = labels.float() if labels.dim() == 2 else labels.long()
     return images.float(), labels, *(part.float() for part in rest)
 
 
@@ -120,8 +118,7 @@ def _is_weight(name: str, value: Tensor, trainable: set[str] | None) -> bool:
 def _is_state(name: str, seen: Seen) -> bool:
     """A buffer or a frozen tensor; the second name of a tied tensor is neither."""
     assert seen.model is not None
-    once = plain(dict(seen.model.named_parameters()))
-    return name in once or name in plain(dict(seen.model.named_buffers()))
+    return any(name in plain(dict(named)) for named in (seen.model.named_parameters(), seen.model.named_buffers()))
 
 
 def _difference(sent: Tensor, back: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from leakscope.errors import Problem, refuse
+from leakscope.errors import refusal, refuse
 from leakscope.types import Knowledge, LocalTraining, Normalisation, Update, Weights
 from leakscope.victims import Victim, differences
 
@@ -87,15 +87,7 @@ def _copy(weights: Weights) -> dict[str, Tensor]:
 
 def check_update(update: Update, victim: Victim) -> None:
     """Refuse an update that this model cannot have sent, with every reason at once."""
-    problems: list[Problem] = []
-    for what, weights in (("w0", update.w0), ("update", update.delta)):
-        problems += differences(weights, victim, what=what)
-    if not problems and update.norm() == 0:
-        problems.append(
-            Problem(
-                "the update is all zero",
-                why="nothing was trained, or w0 was stored twice",
-                fix="record w0 before training",
-            )
-        )
-    refuse(problems)
+    refuse([*differences(update.w0, victim, what="w0"), *differences(update.delta, victim, what="update")])
+    if update.norm() == 0:
+        why = "nothing was trained, or w0 was stored twice"
+        raise refusal("the update is all zero", why=why, fix="record w0 before training")

@@ -15,7 +15,7 @@ from leakscope.cells.spec import Cell
 from leakscope.files import versions, write_json, write_text
 from leakscope.paper.figures import draw_target
 from leakscope.paper.grid import CLIENTS, QUICK, Datasets, Planned, entries, plan
-from leakscope.paper.measured import Line, lines_of
+from leakscope.paper.measured import lines_of
 from leakscope.paper.pages import page
 from leakscope.paper.results import brief, read_results, take_over, write_results
 from leakscope.paper.targets import Target, choose
@@ -139,7 +139,14 @@ def _conclude(run: Run, job: Job, *, command: str) -> dict[str, Any]:
         "command": command,
         "quick": QUICK if job.quick else None,
         "versions": versions(),
-        "targets": [_target_json(target, lines, figures, run.folder) for target, lines, figures in shown],
+        "targets": [
+            {
+                **{fact: getattr(target, fact) for fact in ("name", "title", "about")},
+                "figures": [str(path.relative_to(run.folder)) for path in figures],
+                "lines": [line.as_json() for line in lines],
+            }
+            for target, lines, figures in shown
+        ],
     }
     write_json(run.folder / "reproduce.json", result)
     write_text(run.folder / "reproduce.html", page(shown, quick=job.quick, command=command))
@@ -152,14 +159,11 @@ def _conclude(run: Run, job: Job, *, command: str) -> dict[str, Any]:
 
 def _records(run: Run, job: Job) -> dict[str, Record]:
     """Every cell and trace that has ended, well or not, by key."""
-    found: dict[str, Record] = {}
-    for cell in job.cells:
-        if (record := run.ended(cell.key)) is not None:
-            found[cell.key] = record
-    for trace in job.traces:
-        if (traced := trace.result(run.folder)) is not None:
-            found[trace.key] = as_record(traced)
-    return found
+    cells = {cell.key: run.ended(cell.key) for cell in job.cells}
+    traced = {trace.key: trace.result(run.folder) for trace in job.traces}
+    return {key: record for key, record in cells.items() if record} | {
+        key: as_record(found) for key, found in traced.items() if found
+    }
 
 
 def _of_clients(planned: Planned, records: Mapping[str, Record]) -> tuple[list[Record], list[str]]:
@@ -175,13 +179,3 @@ def _of_clients(planned: Planned, records: Mapping[str, Record]) -> tuple[list[R
 
 def _is_new(record: Record | None) -> bool:
     return record is not None and record.done and record.origin is None
-
-
-def _target_json(target: Target, lines: Sequence[Line], figures: Sequence[Path], folder: Path) -> dict[str, Any]:
-    return {
-        "name": target.name,
-        "title": target.title,
-        "about": target.about,
-        "figures": [str(path.relative_to(folder)) for path in figures],
-        "lines": [line.as_json() for line in lines],
-    }

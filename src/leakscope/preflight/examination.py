@@ -93,27 +93,18 @@ def _sums_gradients(update: Update) -> bool:
 def _values(update: Update) -> Iterator[Finding]:
     """Undeclared transforms of single values, with the matching that fits them."""
     if name := traces.rounded(update.delta):
-        yield warning(
-            "quantised",
-            f"{name} holds no more than {traces.LEVELS} different values: the update was quantised",
-            fix=f"--matching auto or global; {DECLARE}",
-        )
+        found = f"{name} holds no more than {traces.LEVELS} different values: the update was quantised"
+        yield warning("quantised", found, fix=f"--matching auto or global; {DECLARE}")
     elif name := traces.suppressed(update.delta):
-        yield warning(
-            "sparsified",
-            f"the small values of {name} are zero: the update was sparsified",
-            fix=f"--matching mask (auto chooses it); {DECLARE}",
-        )
+        found = f"the small values of {name} are zero: the update was sparsified"
+        yield warning("sparsified", found, fix=f"--matching mask (auto chooses it); {DECLARE}")
 
 
 def _structure(known: Known) -> Iterator[Finding]:
     """Undeclared noise or mixing, which a sum of N outer products has not."""
     if (share := traces.noise_share(known)) > NOISE:
-        yield warning(
-            "noised",
-            f"about {100 * min(share, 1):.0f} % of the update's energy looks like noise",
-            fix=f"--matching layerwise (auto chooses it); {DECLARE}",
-        )
+        found = f"about {100 * min(share, 1):.0f} % of the update's energy looks like noise"
+        yield warning("noised", found, fix=f"--matching layerwise (auto chooses it); {DECLARE}")
     elif (beyond := traces.beyond_rank(known)) is not None and beyond > RANK:
         yield warning(
             "aggregated",

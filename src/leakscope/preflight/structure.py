@@ -40,12 +40,9 @@ def _prefix(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
         if names.keys() & victim.sizes.keys() or not all(name.startswith(prefix) for name in names):
             continue
         if {name.removeprefix(prefix) for name in names} == victim.sizes.keys():
-            return error(
-                "prefix",
-                f"every tensor name starts with {prefix!r}",
-                why="the state of a wrapper was recorded (Opacus, DataParallel, torch.compile), not that of the model",
-                fix=f"record the wrapped model's own tensors: drop {prefix!r} from the names",
-            )
+            found = f"every tensor name starts with {prefix!r}"
+            why = "the state of a wrapper was recorded (Opacus, DataParallel, torch.compile), not that of the model"
+            return error("prefix", found, why=why, fix=f"record the wrapped model's own tensors: drop {prefix!r}")
     return None
 
 
@@ -82,11 +79,9 @@ def _other_model(recorded: RecordedUpdate, victim: Victim) -> Finding | None:
     if same == len(victim.sizes) or (2 * same > len(victim.sizes) and sizes.keys() == victim.sizes.keys()):
         return None
     fits = [name for name in MODELS if name != victim.name and _sizes(name, recorded) == sizes]
-    return error(
-        "model",
-        f"this is not an update of {victim.name}: {same} of its {len(victim.sizes)} tensors are in the file",
-        fix=f"it fits --model {fits[0]}" if fits else "name the model that was trained: --model package.module:factory",
-    )
+    found = f"this is not an update of {victim.name}: {same} of its {len(victim.sizes)} tensors are in the file"
+    fix = f"it fits --model {fits[0]}" if fits else "name the model that was trained: --model package.module:factory"
+    return error("model", found, fix=fix)
 
 
 def _sizes(name: str, recorded: RecordedUpdate) -> dict[str, torch.Size] | None:
@@ -110,21 +105,15 @@ def _truth(recorded: RecordedUpdate, truth: ClientBatch | None) -> Iterator[Find
 
 def _loss(recorded: RecordedUpdate) -> Iterator[Finding]:
     if recorded.loss != LOSS:
-        yield error(
-            "loss",
-            f"the client trained with {recorded.loss!r}",
-            why="the attacks differentiate the client's own loss: softmax cross-entropy",
-            fix=f"record loss={LOSS!r} if that is what it was; no other loss can be attacked",
-        )
+        why = "the attacks differentiate the client's own loss: softmax cross-entropy"
+        fix = f"record loss={LOSS!r} if that is what it was; no other loss can be attacked"
+        yield error("loss", f"the client trained with {recorded.loss!r}", why=why, fix=fix)
 
 
 def _buffers(recorded: RecordedUpdate, victim: Victim) -> Iterator[Finding]:
     wanted, given = victim.buffers(), recorded.update.buffers
     missing = [name for name, value in wanted.items() if name not in given or given[name].shape != value.shape]
     if missing and recorded.update.training.mode == "eval":
-        yield warning(
-            "buffers",
-            f"{len(missing)} buffers of {victim.name} are not in the file: {missing[0]}",
-            why="in eval mode the batch norms use their stored statistics; those of a fresh model are used instead",
-            fix="store them under buffers/<name>",
-        )
+        found = f"{len(missing)} buffers of {victim.name} are not in the file: {missing[0]}"
+        why = "in eval mode the batch norms use their stored statistics; those of a fresh model are used instead"
+        yield warning("buffers", found, why=why, fix="store them under buffers/<name>")

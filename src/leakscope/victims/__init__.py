@@ -139,10 +139,8 @@ def load_factory(reference: str) -> Factory:
     place, _, attribute = reference.rpartition(":")
     factory = getattr(import_code(place), attribute, None)
     if not callable(factory):
-        raise refusal(
-            f"{place} has no function {attribute!r}",
-            fix=f"define `def {attribute}(shape, classes) -> torch.nn.Module` there",
-        )
+        fix = f"define `def {attribute}(shape, classes) -> torch.nn.Module` there"
+        raise refusal(f"{place} has no function {attribute!r}", fix=fix)
     return factory if _wants_shape(factory) else lambda _shape, _classes: factory()
 
 
@@ -168,11 +166,11 @@ def _try_forward(name: str, module: nn.Module, shape: Shape, classes: int) -> No
         out = module(torch.zeros(1, *shape))
     if not isinstance(out, Tensor) or tuple(out.shape) != (1, classes):
         found = f"{tuple(out.shape)[1:]} values per image" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-        raise refusal(
-            f"model {name!r} returns {found}, not {classes} logits",
-            why="the audit covers classifiers: one logit per class",
-            fix="let the factory use the class count it is given",
+        why, fix = (
+            "the audit covers classifiers: one logit per class",
+            "let the factory use the class count it is given",
         )
+        raise refusal(f"model {name!r} returns {found}, not {classes} logits", why=why, fix=fix)
 
 
 def differences(weights: Weights, victim: Victim, *, what: str) -> list[Problem]:

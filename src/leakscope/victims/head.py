@@ -49,11 +49,9 @@ def find_head(victim: Victim) -> Head:
             victim.call(victim.weights(), victim.buffers(), blank(victim, victim.weights()))
     if not order or order[-1].layer.out_features != victim.classes or order[-1].weight not in victim.sizes:
         found = f"{order[-1].name!r} with {order[-1].layer.out_features} outputs" if order else "no linear layer"
-        raise refusal(
-            f"model {victim.name!r} does not end in a linear layer of {victim.classes} outputs: {found}",
-            why="label recovery and Soteria read the layer that turns features into logits",
-            fix="choose a model whose classifier is an nn.Linear with a weight of its own",
-        )
+        found = f"model {victim.name!r} does not end in a linear layer of {victim.classes} outputs: {found}"
+        why = "label recovery and Soteria read the layer that turns features into logits"
+        raise refusal(found, why=why, fix="choose a model whose classifier is an nn.Linear with a weight of its own")
     return order[-1]
 
 
@@ -76,10 +74,8 @@ def embeddings(victim: Victim, head: Head, weights: Weights, buffers: Weights, x
         victim.call(weights, buffers, x)
     if not seen or seen[-1].ndim != 2:
         shape = tuple(seen[-1].shape) if seen else "nothing"
-        raise refusal(
-            f"layer {head.name!r} of {victim.name!r} is given {shape}, not one feature vector per image",
-            fix="name a layer that comes after flattening or pooling",
-        )
+        found = f"layer {head.name!r} of {victim.name!r} is given {shape}, not one feature vector per image"
+        raise refusal(found, fix="name a layer that comes after flattening or pooling")
     return seen[-1]
 
 
