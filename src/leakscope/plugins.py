@@ -60,8 +60,5 @@ def _complaints(place: str, before: dict[str, dict[str, object]]) -> Iterator[Pr
     for kind, name in sorted(changed):
         if name in OURS[kind]:
             REGISTRIES[kind][name] = OURS[kind][name]
-            yield Problem(
-                f"the plugin {place} replaces {kind}[{name!r}]",
-                why="results under that name would mean something else here than elsewhere",
-                fix="register it under a name of its own",
-            )
+            why = "results under that name would mean something else here than elsewhere"
+            yield Problem(f"the plugin {place} replaces {kind}[{name!r}]", why, "register it under a name of its own")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from leakscope.errors import Problem, refuse
+from leakscope.errors import refusal
 from leakscope.types import ClientBatch, LocalTraining, Update, Weights, stream
 from leakscope.victims import Victim
 
@@ -27,15 +27,9 @@ class Client:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.training.batch_size > len(self.batch):
-            refuse(
-                [
-                    Problem(
-                        f"batch size {self.training.batch_size} is larger than the client's {len(self.batch)} images",
-                        fix=f"--batch-size {len(self.batch)} or less",
-                    )
-                ]
-            )
+        if self.training.batch_size > (n := len(self.batch)):
+            found = f"batch size {self.training.batch_size} is larger than the client's {n} images"
+            raise refusal(found, fix=f"--batch-size {n} or less")
 
 
 def train(

@@ -103,30 +103,23 @@ def assemble(
 ) -> Dataset:
     """Check the samples, all problems at once, and make the data set: images (n, H, W, C), labels (n,)."""
     refuse(Problem(f"{source}: {p.found}", p.why, p.fix) for p in _problems(samples, expected))
-    flat = replace(samples, images=_with_channel(samples.images), labels=samples.labels.reshape(-1))
-    usual = COLOUR_SCALE if flat.images.shape[3] == 3 else GREY_SCALE
+    images = np.ascontiguousarray(samples.images[..., np.newaxis] if samples.images.ndim == 3 else samples.images)
+    flat = replace(samples, images=images, labels=samples.labels.reshape(-1))
+    usual = COLOUR_SCALE if images.shape[3] == 3 else GREY_SCALE
+    splits = None if flat.splits is None else flat.splits.astype(np.int64)
     return Dataset(
         name=name,
-        images=np.ascontiguousarray(flat.images),
-        labels=flat.labels.astype(np.int64),
         classes=expected.classes or len(flat.label_names) or int(flat.labels.max()) + 1,
         normalisation=normalisation or usual,
         source=str(source),
         fingerprint=_fingerprint(flat),
-        writers=flat.writers,
-        writer_names=flat.writer_names,
-        splits=None if flat.splits is None else flat.splits.astype(np.int64),
-        label_names=flat.label_names,
+        **{**vars(flat), "labels": flat.labels.astype(np.int64), "splits": splits},
     )
-
-
-def _with_channel(images: Array) -> Array:
-    return images[..., np.newaxis] if images.ndim == 3 else images
 
 
 def _fingerprint(samples: Samples) -> str:
     digest = hashlib.sha256(repr(samples.images.shape).encode())
-    digest.update(np.ascontiguousarray(samples.images).data)
+    digest.update(samples.images.data)
     digest.update(samples.labels.astype("<i8").data)
     for extra in (samples.writers, samples.splits):
         if extra is not None:

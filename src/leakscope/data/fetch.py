@@ -47,10 +47,8 @@ def fetch(name: str, *, root: Path | None = None, progress: Progress = lambda _d
         _INSTALL[info.download.kind](part, target)
         part.unlink(missing_ok=True)
     except OSError as error:
-        raise refusal(
-            f"{folder} cannot be written: {error.strerror or error}",
-            fix="name another folder with --data-root, or make room",
-        ) from error
+        found = f"{folder} cannot be written: {error.strerror or error}"
+        raise refusal(found, fix="name another folder with --data-root, or make room") from error
     return target
 
 
@@ -74,9 +72,8 @@ def _download(url: str, part: Path, progress: Progress) -> None:
 def _open(url: str, start: int) -> http.client.HTTPResponse:
     headers = {"User-Agent": "leakscope"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
-        response: http.client.HTTPResponse = urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=TIMEOUT
-        )
+        asked = urllib.request.Request(url, headers=headers)
+        response: http.client.HTTPResponse = urllib.request.urlopen(asked, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
         if start and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -107,11 +104,9 @@ def _verify(part: Path, download: Download) -> None:
     found = _digest(part, download)
     if found != download.checksum:
         part.unlink()
-        raise refusal(
-            f"{download.url} gave another file: {found}, not {download.checksum}",
-            why="it was damaged or changed on the way; it has been removed",
-            fix="fetch again; if that does not help, the publisher has changed the file",
-        )
+        why = "it was damaged or changed on the way; it has been removed"
+        fix = "fetch again; if that does not help, the publisher has changed the file"
+        raise refusal(f"{download.url} gave another file: {found}, not {download.checksum}", why=why, fix=fix)
 
 
 def _digest(path: Path, download: Download) -> str:

@@ -41,11 +41,9 @@ def _classes(folder: Path) -> dict[str, list[Path]]:
     classes = {path.name: _images_in(path) for path in names}
     if len(classes) < 2:
         loose = len(_images_in(folder))
-        raise refusal(
-            f"{folder} has {len(classes)} sub-folder(s)" + (f" and {loose} loose images" if loose else ""),
-            why="each sub-folder is a class, and a classifier needs at least two",
-            fix=f"sort the images into folders such as {folder / 'cat'} and {folder / 'dog'}",
-        )
+        found = f"{folder} has {len(classes)} sub-folder(s)" + (f" and {loose} loose images" if loose else "")
+        why = "each sub-folder is a class, and a classifier needs at least two"
+        raise refusal(found, why=why, fix=f"sort the images into folders such as {folder / 'cat'} and {folder / 'dog'}")
     refuse(
         Problem(f"{folder / name} holds no image", fix="put images there or remove the folder")
         for name, paths in classes.items()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from leakscope.data.dataset import Array, Samples
 from leakscope.errors import InputError, Problem, refusal, refuse
@@ -37,22 +38,18 @@ def read_arrays(path: Path, *, needed: Iterable[str], optional: Iterable[str] = 
     try:
         with path.open("rb") as file:  # numpy itself leaves a file open that turns out to be no archive
             archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.lib.npyio.NpzFile):
+            if isinstance(archive, NpzFile):
                 with archive:
-                    return _pick(path, archive, tuple(needed), tuple(optional))
+                    return _pick(path, archive, needed, optional)
     except BROKEN as error:
         raise InputError(_damaged(path, error)) from error
     fix = "write it with numpy.savez_compressed(file, images=..., labels=...)"
     raise refusal(f"{path} holds one bare array, not an npz archive", fix=fix)
 
 
-def _pick(
-    path: Path, archive: np.lib.npyio.NpzFile, needed: tuple[str, ...], optional: tuple[str, ...]
-) -> dict[str, Array]:
-    there = ", ".join(sorted(archive.files)) or "none at all"
-    problems = [
-        Problem(f"{path} has no array {name!r}", fix=f"it has: {there}") for name in needed if name not in archive.files
-    ]
+def _pick(path: Path, archive: NpzFile, needed: Iterable[str], optional: Iterable[str]) -> dict[str, Array]:
+    fix = f"it has: {', '.join(sorted(archive.files)) or 'none at all'}"
+    problems = [Problem(f"{path} has no array {name!r}", fix=fix) for name in needed if name not in archive.files]
     arrays = {}
     for name in (name for name in (*needed, *optional) if name in archive.files):
         try:

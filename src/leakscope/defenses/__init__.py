@@ -9,6 +9,7 @@ from __future__ import annotations
 from leakscope.defenses.base import Defense as Defense
 from leakscope.defenses.base import Imitable as Imitable
 from leakscope.defenses.base import TrainingDefense as TrainingDefense
+from leakscope.defenses.base import Undefended as Undefended
 from leakscope.defenses.base import Unit as Unit
 from leakscope.defenses.censor import Censor as Censor
 from leakscope.defenses.clip import Clip as Clip
@@ -16,7 +17,6 @@ from leakscope.defenses.dpsgd import DPSGD as DPSGD
 from leakscope.defenses.drop import Drop as Drop
 from leakscope.defenses.dual_prune import DualPrune as DualPrune
 from leakscope.defenses.gaussian import Gaussian as Gaussian
-from leakscope.defenses.none import Undefended as Undefended
 from leakscope.defenses.outpost import Outpost as Outpost
 from leakscope.defenses.pipeline import DEFENSES as DEFENSES
 from leakscope.defenses.pipeline import Pipeline as Pipeline

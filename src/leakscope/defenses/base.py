@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
@@ -80,6 +80,15 @@ class Checked:
 
     def check(self, victim: Victim, training: LocalTraining) -> None:
         """Nothing to check."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undefended(Checked):
+    """The update as training left it, so that `none` can be named wherever a defense can."""
+
+    def __call__(self, update: Update, *, client: Client, seed: int) -> Update:
+        """The same update."""
+        return update
 
 
 SHARE = Range("[0, 1)", 0.9)

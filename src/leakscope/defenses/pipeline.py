@@ -7,14 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from leakscope.client.training import Client, train
-from leakscope.defenses.base import Defense, TrainingDefense
+from leakscope.defenses.base import Defense, TrainingDefense, Undefended
 from leakscope.defenses.censor import Censor
 from leakscope.defenses.clip import Clip
 from leakscope.defenses.dpsgd import DPSGD
 from leakscope.defenses.drop import Drop
 from leakscope.defenses.dual_prune import DualPrune
 from leakscope.defenses.gaussian import Gaussian
-from leakscope.defenses.none import Undefended
 from leakscope.defenses.outpost import Outpost
 from leakscope.defenses.quantize import Quantize
 from leakscope.defenses.soteria import Soteria

@@ -79,13 +79,10 @@ def other_seeds(target: int, count: int) -> tuple[int, ...]:
 def _mismatches(target: Update, others: Sequence[Update]) -> list[Problem]:
     if not others:
         raise refusal("there is no other update to fuse with", fix="give at least one, or rho = 1")
-    shapes = {name: value.shape for name, value in target.delta.items()}
+    shapes = [{name: value.shape for name, value in each.delta.items()} for each in (target, *others)]
+    why, fix = "only updates of the same model can be added up", "train every client from the same w0"
     return [
-        Problem(
-            f"update {place} has other tensors than the target's",
-            why="only updates of the same model can be added up",
-            fix="train every client from the same w0",
-        )
-        for place, other in enumerate(others)
-        if {name: value.shape for name, value in other.delta.items()} != shapes
+        Problem(f"update {place} has other tensors than the target's", why, fix)
+        for place, other in enumerate(shapes[1:])
+        if other != shapes[0]
     ]

@@ -66,20 +66,13 @@ def write_update(path: Path, recorded: RecordedUpdate) -> None:
     tensors |= {f"buffers_after/{name}": value for name, value in update.buffers_after.items()}
     header = {
         "format": FORMAT,
-        "model": recorded.model,
         "shape": list(recorded.shape),
-        "classes": recorded.classes,
         "n": update.n,
         "training": asdict(update.training),
-        "loss": recorded.loss,
         "normalisation": asdict(recorded.normalisation) if recorded.normalisation else None,
         "labels": None if recorded.labels is None else recorded.labels.tolist(),
-        "defense": recorded.defense,
-        "producer": recorded.producer,
-        "round": recorded.round,
-        "client": recorded.client,
-        **({"tag": recorded.tag} if recorded.tag else {}),
         "notes": {name: update.notes[name] for name in PUBLIC_NOTES if name in update.notes},
+        **{name: getattr(recorded, name) for name in PLAIN if name != "tag" or recorded.tag},
     }
     _save(path, tensors, header)
 

@@ -43,11 +43,8 @@ class PublicImages:
 def gather(dataset: Dataset, *, avoid: Sequence[int], n: int) -> PublicImages:
     """All different images of a data set without those of the clients that the seeds `avoid` draw, n each."""
     if dataset.writers is not None and not dataset.for_priors:
-        raise refusal(
-            f"the writers of {dataset.name} are the clients",
-            why="a prior must not know their hands",
-            fix=f"--data {dataset.auxiliary or 'another set of such images'}",
-        )
+        found, why = f"the writers of {dataset.name} are the clients", "a prior must not know their hands"
+        raise refusal(found, why=why, fix=f"--data {dataset.auxiliary or 'another set of such images'}")
     seeds = () if dataset.for_priors else tuple(avoid)
     taken: set[int] = set()
     for seed in seeds:
