@@ -21,10 +21,8 @@ class Problem:
     fix: str = ""
 
     def __str__(self) -> str:
-        return "\n".join([self.found, *(f"  {label}: {text}" for label, text in self._notes() if text)])
-
-    def _notes(self) -> list[tuple[str, str]]:
-        return [("why", self.why), ("fix", self.fix)]
+        notes = (f"  {label}: {text}" for label, text in (("why", self.why), ("fix", self.fix)) if text)
+        return "\n".join([self.found, *notes])
 
 
 class InputError(Exception):

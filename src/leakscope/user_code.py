@@ -40,11 +40,8 @@ def their_code(what: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise refusal(
-            f"{what} fails: {type(error).__name__}: {error}",
-            why="leakscope must run this code before the audit",
-            fix=f"see {_place_of(error)}",
-        ) from error
+        why, fix = "leakscope must run this code before the audit", f"see {_place_of(error)}"
+        raise refusal(f"{what} fails: {type(error).__name__}: {error}", why=why, fix=fix) from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from leakscope.client.training import Client, train
@@ -50,8 +51,7 @@ class Pipeline:
     parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [name_of(part) for part in self.parts]
-        refuse([*_repeated(names), *_misplaced(self.parts)])
+        refuse(_misplaced(self.parts))
 
     def __str__(self) -> str:
         """The canonical option string, `none` for no defense."""
@@ -65,7 +65,11 @@ class Pipeline:
         """The client's training from w0 with every defense applied; the notes gather what the parts say."""
         self.check(client)
         inside = [part for part in self.parts if isinstance(part, TrainingDefense)]
-        update = _train_inside(inside[0], client, w0, seed, record) if inside else train(client, w0, record=record)
+        gradients = inside[0].gradients(client, seed=seed) if inside else None
+        order = inside[0].batches(client, seed=seed) if inside else None
+        update = train(client, w0, gradients=gradients, order=order, record=record)
+        if inside:
+            update = inside[0].annotate(update, client)
         for part in self.parts:
             if isinstance(part, Defense):
                 update = part(update, client=client, seed=seed)
@@ -105,30 +109,14 @@ def name_of(part: Part) -> str:
     return next(name for name, kind in DEFENSES.items() if type(part) is kind)
 
 
-def _train_inside(part: TrainingDefense, client: Client, w0: Weights, seed: int, record: bool) -> Update:
-    gradients, order = part.gradients(client, seed=seed), part.batches(client, seed=seed)
-    return part.annotate(train(client, w0, gradients=gradients, order=order, record=record), client)
-
-
-def _repeated(names: list[str]) -> list[Problem]:
-    return [
-        Problem(f"{name!r} is applied {count} times", fix="apply each defense once")
-        for name, count in Counter(names).items()
-        if count > 1
-    ]
-
-
-def _misplaced(parts: tuple[Part, ...]) -> list[Problem]:
-    inside = [part for part in parts if isinstance(part, TrainingDefense)]
+def _misplaced(parts: tuple[Part, ...]) -> Iterator[Problem]:
+    for name, count in Counter(name_of(part) for part in parts).items():
+        if count > 1:
+            yield Problem(f"{name!r} is applied {count} times", fix="apply each defense once")
+    inside = [name_of(part) for part in parts if isinstance(part, TrainingDefense)]
     if len(inside) > 1:
-        names = " and ".join(repr(name_of(part)) for part in inside)
-        return [Problem(f"{names} both compute the gradient of a local step", fix="choose one of them")]
-    return [
-        Problem(
-            f"{name_of(part)!r} comes after another defense",
-            why="it acts during training, before there is an update to transform",
-            fix=f"put {name_of(part)} first",
-        )
-        for part in inside
-        if part is not parts[0]
-    ]
+        found = f"{' and '.join(map(repr, inside))} both compute the gradient of a local step"
+        yield Problem(found, fix="choose one of them")
+    elif inside and not isinstance(parts[0], TrainingDefense):
+        why = "it acts during training, before there is an update to transform"
+        yield Problem(f"{inside[0]!r} comes after another defense", why, fix=f"put {inside[0]} first")

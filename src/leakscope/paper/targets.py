@@ -15,19 +15,19 @@ Pair = tuple[float, float | None]
 """Mean and standard deviation over the paper's five trials; table 8 gives no deviation."""
 
 
-class Instead(BaseModel):
-    """What takes a data set's place where it is not at hand, and what has to be said about it."""
-
+class _Told(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Instead(_Told):
+    """What takes a data set's place where it is not at hand, and what has to be said about it."""
 
     dataset: str
     why: str
 
 
-class Setting(BaseModel):
+class Setting(_Told):
     """One row group of a table, or one place on the axis of a figure."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     options: Mapping[str, Any] = {}
@@ -40,10 +40,8 @@ class Setting(BaseModel):
     """attack -> metric -> (mean, deviation); null for figures, whose numbers are not in the text."""
 
 
-class Target(BaseModel):
+class Target(_Told):
     """A table or figure."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     title: str

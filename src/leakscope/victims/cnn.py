@@ -7,10 +7,6 @@ import math
 from torch import Tensor, nn
 
 
-def _after_two_pools(shape: tuple[int, int, int], channels: int) -> int:
-    return channels * (shape[1] // 4) * (shape[2] // 4)
-
-
 def _two_block_cnn(shape: tuple[int, int, int], classes: int, *, widths: tuple[int, int], hidden: int) -> nn.Module:
     first, second = widths
     return nn.Sequential(
@@ -21,7 +17,7 @@ def _two_block_cnn(shape: tuple[int, int, int], classes: int, *, widths: tuple[i
         nn.ReLU(),
         nn.AvgPool2d(2),
         nn.Flatten(),
-        nn.Linear(_after_two_pools(shape, second), hidden),
+        nn.Linear(second * (shape[1] // 4) * (shape[2] // 4), hidden),
         nn.ReLU(),
         nn.Linear(hidden, classes),
     )
@@ -54,9 +50,8 @@ class BasicBlock(nn.Module):
         self.relu = nn.ReLU()
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs)
-            )
+            projection = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
+            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, inputs, H, W) -> (N, outputs, H/stride, W/stride)."""
