@@ -10,7 +10,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 
 from leakscope.errors import Problem, refusal, refuse, refusing
@@ -18,57 +18,45 @@ from leakscope.errors import Problem, refusal, refuse, refusing
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 
 
+def _whole(extract: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
+    """Unpack aside on the same disk; what the target is named appears there at once, or not at all."""
+
+    @wraps(extract)
+    def unpack(archive: Path, target: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=target.parent) as workshop:
+            inside = Path(workshop) / target.name
+            with refusing(f"{archive} cannot be unpacked", *BROKEN, fix="delete it and fetch it again"):
+                extract(archive, inside)
+            if not inside.exists():
+                raise refusal(f"{archive} holds no {target.name}", fix="delete it and fetch it again")
+            inside.replace(target)
+
+    return unpack
+
+
+@_whole
 def unpack_tar(archive: Path, target: Path) -> None:
     """Put the folder `target.name` of a tar archive, compressed in whichever way, at `target`."""
-    _unpack(archive, target, _extract_tar)
+    with tarfile.open(archive) as tar:
+        refuse(_unsafe(target.parent, ((member.name, member.isfile() or member.isdir()) for member in tar)))
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # the first releases of Python 3.11 have none
+        tar.extractall(target.parent)
 
 
+@_whole
 def unpack_zip(archive: Path, target: Path) -> None:
     """Put the folder `target.name` of a zip archive at `target`."""
-    _unpack(archive, target, _extract_zip)
-
-
-def unpack_lzma(archive: Path, target: Path) -> None:
-    """Decompress one file."""
-
-    def extract(archive: Path, workshop: Path) -> None:
-        with lzma.open(archive) as packed, (workshop / target.name).open("wb") as out:
-            shutil.copyfileobj(packed, out, 1 << 20)
-
-    _unpack(archive, target, extract)
-
-
-@contextmanager
-def aside(folder: Path) -> Iterator[Path]:
-    """A working folder on the same disk, removed whatever happens."""
-    workshop = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder))
-    try:
-        yield workshop
-    finally:
-        shutil.rmtree(workshop)
-
-
-def _unpack(archive: Path, target: Path, extract: Callable[[Path, Path], None]) -> None:
-    with aside(target.parent) as workshop:
-        with refusing(f"{archive} cannot be unpacked", *BROKEN, fix="delete it and fetch it again"):
-            extract(archive, workshop)
-        if not (workshop / target.name).exists():
-            raise refusal(f"{archive} holds no {target.name}", fix="delete it and fetch it again")
-        (workshop / target.name).replace(target)
-
-
-def _extract_tar(archive: Path, workshop: Path) -> None:
-    with tarfile.open(archive) as tar:
-        refuse(_unsafe(workshop, ((member.name, member.isfile() or member.isdir()) for member in tar)))
-        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # the first releases of Python 3.11 have none
-        tar.extractall(workshop)
-
-
-def _extract_zip(archive: Path, workshop: Path) -> None:
     with zipfile.ZipFile(archive) as packed:
         members = ((each.filename, not stat.S_ISLNK(each.external_attr >> 16)) for each in packed.infolist())
-        refuse(_unsafe(workshop, members))
-        packed.extractall(workshop)
+        refuse(_unsafe(target.parent, members))
+        packed.extractall(target.parent)
+
+
+@_whole
+def unpack_lzma(archive: Path, target: Path) -> None:
+    """Decompress one file."""
+    with lzma.open(archive) as packed, target.open("wb") as out:
+        shutil.copyfileobj(packed, out, 1 << 20)
 
 
 def _unsafe(workshop: Path, members: Iterable[tuple[str, bool]]) -> Iterator[Problem]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import http.client
 import re
+import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from leakscope.data.archives import aside, unpack_lzma, unpack_tar, unpack_zip
+from leakscope.data.archives import unpack_lzma, unpack_tar, unpack_zip
 from leakscope.data.catalogue import Download, dataset_info
 from leakscope.data.femnist import read_sqlite
 from leakscope.data.loading import data_root
-from leakscope.errors import InputError, Problem, refusal
+from leakscope.errors import InputError, Problem, refusal, refusing
 
 Progress = Callable[[int, int | None], None]
 """(bytes so far, bytes in all or None): called after every piece."""
@@ -59,14 +60,15 @@ def _download(url: str, part: Path, progress: Progress) -> None:
         total = _total(response)
         continues = response.status == http.HTTPStatus.PARTIAL_CONTENT
         done = done if continues else 0
-        with part.open("ab" if continues else "wb") as out:
+        why, fix = "what has arrived is kept", "run the same command again to continue"
+        with part.open("ab" if continues else "wb") as out, refusing(url, *NETWORK, why=why, fix=fix):
             progress(done, total)
-            for piece in _pieces(response, url):
+            while piece := response.read(CHUNK):
                 out.write(piece)
                 done += len(piece)
                 progress(done, total)
-    if total is not None and done < total:
-        raise InputError(_interrupted(url, f"the connection ended after {done:,} of {total:,} bytes"))
+            if total is not None and done < total:
+                raise ConnectionError(f"the connection ended after {done:,} of {total:,} bytes")
 
 
 def _open(url: str, start: int) -> http.client.HTTPResponse:
@@ -82,14 +84,6 @@ def _open(url: str, start: int) -> http.client.HTTPResponse:
     except NETWORK as error:
         raise InputError(_unreachable(url, str(getattr(error, "reason", error)))) from error
     return response
-
-
-def _pieces(response: http.client.HTTPResponse, url: str) -> Iterator[bytes]:
-    try:
-        while piece := response.read(CHUNK):
-            yield piece
-    except NETWORK as error:
-        raise InputError(_interrupted(url, str(error))) from error
 
 
 def _total(response: http.client.HTTPResponse) -> int | None:
@@ -119,13 +113,10 @@ def _unreachable(url: str, reason: str) -> Problem:
     return Problem(f"{url} cannot be downloaded: {reason}", fix="check the network, or put the files there by hand")
 
 
-def _interrupted(url: str, reason: str) -> Problem:
-    return Problem(f"{url}: {reason}", why="what has arrived is kept", fix="run the same command again to continue")
-
-
 def _install_writers(archive: Path, target: Path) -> None:
     """FEMNIST's 4.7 GB SQLite database of all writers -> an npz with 5 % of them."""
-    with aside(target.parent) as workshop:
+    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=target.parent) as folder:
+        workshop = Path(folder)
         unpack_lzma(archive, workshop / "emnist_all.sqlite")
         samples = read_sqlite([workshop / "emnist_all.sqlite"])
         assert samples.writers is not None

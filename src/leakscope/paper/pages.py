@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from jinja2 import Environment
+from jinja2 import Environment, PackageLoader
 
 from leakscope.metrics import METRICS
 from leakscope.paper.grid import QUICK
@@ -55,8 +55,10 @@ def verdicts(target: Target, lines: Sequence[Line]) -> list[str]:
 
 def page(shown: Sequence[Shown], *, quick: bool, command: str) -> str:
     """One self-contained page with every table and figure."""
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(PAGE)
-    template.globals.update(table=table, verdicts=verdicts, inline=_inline)
+    loader = PackageLoader("leakscope.paper")
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.globals.update(table=table, verdicts=verdicts, inline=_inline)
+    template = environment.get_template("reproduce.html.j2")
     return template.render(shown=shown, quick=QUICK if quick else "", command=command)
 
 
@@ -74,48 +76,3 @@ def _digits(metric: str) -> int:
 
 def _inline(path: Path) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
-
-
-PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>The paper, reproduced</title>
-<style>
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1b1b1b; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; }
-.wide { overflow-x: auto; }
-th, td { text-align: left; padding: .2rem .7rem; border-bottom: 1px solid #ddd; }
-td:nth-child(n+4) { white-space: nowrap; }
-img { max-width: 100%; }
-.quick { background: #fde7e9; border-left: 4px solid #b00020; padding: .6rem 1rem; }
-code { background: #f3f3f3; padding: 0 .3rem; }
-</style>
-<main>
-<h1>The paper, reproduced</h1>
-<p>Made by <code>{{ command }}</code>. Reported: mean and deviation over the paper's five trials; measured: over
-clients that no default was chosen on. A dash is a number that does not exist; the note says why.</p>
-{% if quick %}<p class="quick"><strong>{{ quick }}.</strong></p>{% endif %}
-{% for target, lines, figures in shown %}
-{% set header, rows = table(lines) %}
-<section id="{{ target.name }}">
-<h2>{{ target.title }}{% if quick %} (quick){% endif %}</h2>
-<p>{{ target.about }}</p>
-{% for path in figures if path.suffix == ".svg" %}
-<p><img src="{{ inline(path) }}" alt="{{ target.title }}"></p>
-{% endfor %}
-{% for verdict in verdicts(target, lines) %}<p>{{ verdict }}.</p>{% endfor %}
-{% if rows %}
-<div class="wide" tabindex="0" role="region" aria-label="{{ target.title }}"><table>
-<thead><tr>{% for name in header %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
-<tbody>
-{% for row in rows %}
-<tr>{% for value in row %}<td>{{ value }}</td>{% endfor %}</tr>
-{% endfor %}
-</tbody></table></div>
-{% endif %}
-</section>
-{% endfor %}
-</main>
-</html>
-"""
