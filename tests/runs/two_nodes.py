@@ -48,8 +48,8 @@ def main() -> None:
     execute = choose_executor("ray", ray_address=cluster.address)
     result = run_cells([*cells, deadly], Path(sys.argv[1]), request, execute=execute, command="test", notice=notice)
     cluster.shutdown()
-    here = run_cell(cells[0]).record.metrics
-    print(json.dumps({"lost": lost, "complete": result.complete, "cells": result.cells, "here": here}))
+    here = dict(run_cell(cells[0]).record.metrics)
+    print(json.dumps({"lost": lost, "complete": result.complete, "cells": list(result.cells), "here": here}))
 
 
 if __name__ == "__main__":

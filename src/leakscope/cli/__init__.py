@@ -12,9 +12,8 @@ from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: a spinning thread slows its neighbours
 
-import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from leakscope.errors import InputError, Problem
@@ -42,22 +41,19 @@ VERBS = {
 class Verbs(TyperGroup):
     """Knows the name and the line of every verb, and imports the one that is called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(VERBS)
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=line) for name, (_, line) in VERBS.items()}
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in VERBS:
-            return None
-        called = ctx.meta.get("verb")
-        return verb(name) if called == name else click.Command(name, help=VERBS[name][1])
+    def get_command(self, ctx: Any, name: str) -> Any:
+        return verb(name) if name in VERBS and ctx.meta.get("verb") == name else super().get_command(ctx, name)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         ctx.meta["verb"] = args[0]
         return super().resolve_command(ctx, args)
 
 
-def verb(name: str) -> click.Command:
+def verb(name: str) -> Any:
     """The command behind a verb."""
     place, line = VERBS[name]
     module, _, attribute = place.partition(":")
