@@ -81,12 +81,12 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     return folder, result
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_odd_values_anywhere(seed: int, documents: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     folder, result = documents
     draw_from = random.Random(seed)
     ways = list(places(result))
-    for _ in range(12):
+    for _ in range(10):
         document = result
         for way in draw_from.sample(ways, 2):
             with suppress(KeyError, IndexError, TypeError):  # the first change took away where the second was to be
@@ -113,7 +113,7 @@ def look_at(folder: Path, aside: Path) -> None:
 
 def test_odd_values_in_figures(documents: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     folder, result = documents
-    for odd in (1e99, -1e99, 5e-324, None, "x", []):
+    for odd in (1e99, "x"):
         document = copy.deepcopy(result)
         for cell in document["cells"]:
             cell["metrics"]["identified"] = cell["history"][0]["psnr"] = cell["accuracy"]["defended"] = odd
@@ -121,7 +121,7 @@ def test_odd_values_in_figures(documents: tuple[Path, dict[str, Any]], tmp_path:
         (folder / "result.json").write_text(json.dumps(document))
         for kind in KINDS:
             with suppress(InputError):
-                draw(folder, kind, tmp_path / f"{kind}.png")
+                draw(folder, kind, tmp_path / f"{kind}.svg")
 
 
 def test_what_is_wrong_is_said_in_the_report(documents: tuple[Path, dict[str, Any]]) -> None:
@@ -139,7 +139,7 @@ def test_plans_and_cells_of_strangers(tmp_path: Path) -> None:
     plan = json.loads((folder / "plan.json").read_text())
     cell = sorted(folder.glob("cells/*/cell.json"))[0]
     whole = json.loads(cell.read_text())
-    for odd in ODD:
+    for odd in (None, -1, 1e308, float("nan"), "\x00\ud800", [None], {"": {}}):
         for name in ("cells", "command", "created", "versions"):
             (folder / "plan.json").write_text(json.dumps({**plan, name: odd}))
             page(read_run(folder)).encode()
