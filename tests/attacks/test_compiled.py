@@ -11,8 +11,9 @@ from filelock import FileLock
 from torch import Tensor, nn
 
 from leakscope.attacks import compiled
+from leakscope.attacks.baselines import fedleak, gi_nas
 from leakscope.attacks.calculus import Functional
-from leakscope.attacks.compiled import Evaluator, disagreement, forward_operations, in_turn, pays
+from leakscope.attacks.compiled import Evaluator, disagreement, forward_operations, in_turn, pays, why_not
 from leakscope.attacks.descent import Descent
 from leakscope.attacks.engine import Attack
 from leakscope.attacks.images import Pixels
@@ -161,6 +162,12 @@ def test_compiled_equals_eager_with_any_number_of_threads():
     assert_same(other.evaluate(run.v, now), evaluate(other, run.v, now), 1e-5)
     assert not torch.equal(evaluate(other, run.v, now)[0]["x"], eager[0]["x"])
     assert evaluate.run is compiled_once
+
+
+def test_networks_of_which_every_run_has_another_are_not_compiled():
+    assert why_not(gi_nas()) == "the images come from a network of their own"
+    assert why_not(fedleak()) is None
+    assert why_not(nl_sme()) is None
 
 
 def test_nobody_waits_for_ever_behind_a_process_that_hangs(tmp_path, monkeypatch):

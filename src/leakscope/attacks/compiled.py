@@ -81,6 +81,8 @@ def why_not(attack: Composition) -> str | None:
         return "the surrogate simulates several steps"
     if attack.chunk is not None:
         return "dummy images go through the net in chunks"
+    if not getattr(attack.images, "traceable", True):
+        return "the images come from a network of their own"
     return None
 
 

@@ -112,20 +112,12 @@ def score(use: UsePrior, attack: Composition, **asked: Any) -> Composition:
 
 
 def dps(use: UsePrior, attack: Composition, **asked: Any) -> Composition:
-    """Guided sampling, from noise alone where there is nothing to start from.
-
-    The network is inside the images, which is nothing to compile unless somebody asks for it.
-    """
+    """Guided sampling, from noise alone where there is nothing to start from."""
     denoiser = asked["denoiser"]
     noise = denoiser.times - 1 if attack.preparation is None else use.noise
     images = DiffusionProjected(denoiser=denoiser, noise=noise, lr=use.zeta)
-    return replace(
-        attack,
-        images=images,
-        renewal=Descend(noise=noise, **asked),
-        schedule=attack.schedule if "schedule" in attack.asked else "constant",
-        compile="off" if attack.compile == "auto" else attack.compile,
-    )
+    schedule = attack.schedule if "schedule" in attack.asked else "constant"
+    return replace(attack, images=images, renewal=Descend(noise=noise, **asked), schedule=schedule)
 
 
 MODES: Mapping[str, Callable[..., Composition]] = {"interleaved": interleaved, "dps": dps, "score": score}

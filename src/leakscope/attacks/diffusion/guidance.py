@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ class DiffusionProjected(FromImages):
     the noise is taken as a constant: guidance costs one pass through the network and no way back.
     """
 
+    traceable: ClassVar[bool] = False
     denoiser: Denoiser = field(repr=False)
     noise: int
     lr: float

@@ -53,8 +53,12 @@ def candidates(seed: int) -> Iterator[Candidate]:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchedGenerator(Generated):
-    """The network of one candidate; the first one of all where nothing was searched."""
+    """The network of one candidate; the first one of all where nothing was searched.
 
+    Every candidate is another network: to compile one takes minutes, and no other cell could use it.
+    """
+
+    traceable: ClassVar[bool] = False
     full: ClassVar[int] = 128
     lr: float = 1e-3
     candidate: Candidate = field(default_factory=lambda: next(candidates(0)), repr=False)
