@@ -295,12 +295,12 @@ def _header_problem(place: str, fault: ErrorDetails) -> Problem:
 
 
 def _strange(tensors: Mapping[str, Tensor]) -> list[Problem]:
-    """Tensors outside of w0/, update/ and buffers/."""
+    """Tensors under no prefix that is known."""
     fix = "store tensors of the model alone; settings as JSON"
     return [
         Problem(f"tensor {name!r} holds a pickle, which is never opened", fix=fix)
         if bytes(value.flatten()[:4].view(torch.uint8).tolist()).startswith(PICKLES)
-        else Problem(f"tensor {name!r} is none of w0/, update/ and buffers/", fix=fix)
+        else Problem(f"tensor {name!r} is under none of {'/, '.join(GROUPS)}/", fix=fix)
         for name, value in tensors.items()
     ]
 
