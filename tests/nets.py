@@ -19,6 +19,15 @@ NETS: dict[str, Callable[[], nn.Module]] = {
     "convolutions": lambda: nn.Sequential(
         nn.Conv2d(1, 4, 5, stride=2), nn.Sigmoid(), nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 5)
     ),
+    "kinks": lambda: nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(288, 32),
+        nn.ReLU(),
+        nn.Linear(32, 5),
+    ),
     "layers": lambda: nn.Sequential(nn.Flatten(), nn.Linear(144, 64), nn.ReLU(), nn.Linear(64, 5)),
     "layer norms": lambda: nn.Sequential(
         nn.Flatten(), nn.Linear(144, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 5)

@@ -33,11 +33,12 @@ CLIENTS = ("convolutions", "layers", "layer norms", "convolutions behind gaussia
 """Those on which attacks take different ways."""
 CHAOTIC = {"fedleak": ("layers", "layer norms"), "gi-nas": ("layers", "layer norms")}
 """Deep generators soon take rounding for a reason: a few iterations on clients where they do not, and no signs."""
+MORE = {"invert": ("kinks",)}
 Numbers = dict[str, list[float]]
 
 
 def clients(name: str) -> tuple[str, ...]:
-    return CHAOTIC.get(name, CLIENTS)
+    return (*CHAOTIC.get(name, CLIENTS), *MORE.get(name, ()))
 
 
 def numbers(name: str, where: str, prior: Path | None) -> Numbers:

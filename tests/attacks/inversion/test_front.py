@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from leakscope.attacks.inversion.front import Front, statistics, unsent
+from leakscope.attacks.inversion.front import Front, mean_place, statistics, unsent
 from leakscope.attacks.known import Known
 from leakscope.attacks.span import features
-from leakscope.client.training import Client
+from leakscope.client.training import Client, train
 from leakscope.types import LocalTraining
 from leakscope.victims import Victim
 from scenes import tiny_client, tiny_observation
@@ -35,18 +35,29 @@ def known_of(client: Client, **changes: object) -> Known:
     return Known.of(replace(tiny_observation(client), **changes), torch.device("cpu"))
 
 
-def test_in_eval_mode_it_is_the_net_at_the_middle(client):
-    known = known_of(client)
+def test_in_eval_mode_it_is_the_net_at_the_middle_of_its_steps(client):
+    known = known_of(client)  # four steps: they begin at 0, 1/4, 1/2 and 3/4 of the way
     front = Front.of(known)
     assert front.cells == (64, 3, 3)
     x = client.batch.normalisation.apply(client.batch.images)
-    assert torch.equal(front(client.batch.images), features(known, known.w0 - known.delta / 2, x))
+    assert torch.equal(front(client.batch.images), features(known, known.w0 - 3 / 8 * known.delta, x))
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 30])
+def test_a_full_batch_client_is_simulated_exactly_where_there_are_few_steps(epochs):
+    client = tiny_client(epochs=epochs, batch_size=4, lr=0.05)
+    update = train(client, client.victim.weights(), record=True)
+    known = known_of(client)
+    way = known.delta / known.delta.square().sum()
+    states = [known.join([state[name] for name in known.sizes]) for state in update.trajectory]
+    true = sum(float((known.w0 - state) @ way) for state in states[:-1]) / (len(states) - 1)
+    assert mean_place(known, client.batch.images, client.batch.labels) == pytest.approx(true, abs=0.02)
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])
 def test_one_full_batch_in_train_mode_gives_its_statistics_away(client, momentum):
     known = known_of(normed(client, momentum))
-    still = replace(Front.of(known), w=known.w0)
+    still = Front.of(known)
     alone = torch.cat([still(image[None]) for image in client.batch.images])
     together = features(known, known.w0, client.batch.normalisation.apply(client.batch.images))
     torch.testing.assert_close(

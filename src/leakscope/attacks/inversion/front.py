@@ -1,4 +1,4 @@
-"""The net up to its first fully connected layer, as it stood in the middle of the client's training."""
+"""The net up to its first fully connected layer, as it stood on average while the client trained."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakscope.attacks.known import Known
 from leakscope.attacks.span import features
 
+STEPS = 20
+"""Full-batch steps of the simulated client, at most."""
+
 
 @dataclass(frozen=True)
 class Front:
-    """f: images (k, C, H, W) in [0, 1] -> features (k, F) at w0 - delta/2, each image by itself."""
+    """f: images (k, C, H, W) in [0, 1] -> features (k, F) at one state of the weights, each image by itself."""
 
     known: Known
     """With batch norm in eval mode."""
@@ -25,9 +29,14 @@ class Front:
 
     @classmethod
     def of(cls, known: Known) -> Front:
+        """At the mean of the states w_0 .. w_T-1 in which the client took its T steps, if they were equally long."""
         still = replace(known, module=at_rest(known.module), buffers={**known.buffers, **statistics(known)})
-        w = known.w0 - known.delta / 2
-        return cls(still, w, _cells(still, w))
+        steps = known.training.steps(known.n)
+        return cls(still, known.w0, _cells(still, known.w0)).at((steps - 1) / (2 * steps))
+
+    def at(self, place: float) -> Front:
+        """The same at w0 - place * delta."""
+        return replace(self, w=self.known.w0 - place * self.known.delta)
 
     def __call__(self, images: Tensor) -> Tensor:
         return features(self.known, self.w, self.known.normalisation.apply(images))
@@ -79,6 +88,27 @@ def _kept(norm: _BatchNorm, known: Known, name: str) -> float:
     before = known.buffers.get(f"{name}.num_batches_tracked")  # momentum None: the plain mean over all batches ever
     count = 0.0 if before is None else float(before)
     return count / (count + steps)
+
+
+def mean_place(known: Known, images: Tensor, labels: Tensor) -> float:
+    """Where on the line from w0 (0) to wT (1) the client's steps began on average, as simulated on images in [0, 1].
+
+    The simulated client need not go as far as the real one: what counts is when it covers which part of its way.
+    """
+    total, x = known.training.steps(known.n), known.normalisation.apply(images)
+    steps = min(STEPS, total)
+    rate, way = known.training.lr * total / steps, known.delta / known.delta.square().sum()
+    w, places = known.w0, []
+    for _ in range(steps):
+        places.append(float((known.w0 - w) @ way))
+        w = w.detach().requires_grad_()
+        with torch.enable_grad():
+            logits = torch.func.functional_call(known.module, {**known.split(w), **known.buffers}, (x,))
+            (slope,) = torch.autograd.grad(functional.cross_entropy(logits, labels), w)
+        w = w.detach() - rate * slope
+    known.tape.pop("features", None)
+    end = float((known.w0 - w) @ way)
+    return sum(places) / steps / end if end > 0 else (steps - 1) / (2 * steps)
 
 
 def _cells(known: Known, w: Tensor) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from leakscope.attacks.composition import Adapted, Composition, HeadStart, Keep,
 from leakscope.attacks.images import Pixels
 from leakscope.attacks.inversion.cone import Cone, Search
 from leakscope.attacks.inversion.decoder import Decoder
-from leakscope.attacks.inversion.front import Front, unsent
+from leakscope.attacks.inversion.front import Front, mean_place, unsent
 from leakscope.attacks.inversion.labels import likeness, owners
 from leakscope.attacks.inversion.leaves import dead_leaves
 from leakscope.attacks.inversion.preimage import Preimages
@@ -199,8 +199,14 @@ class Work:
     def _begin(self) -> Preimages:
         """With the decoder's pictures."""
         z = self.cone.features(self.search.found).to(self.known.w0)
-        steps = STEPS * self.attack.iterations
-        return Preimages(self.scene.front, z, self.scene.decoder()(z), steps, self.attack.chunk)
+        start, front = self.scene.decoder()(z), self.scene.front
+        front = front.at(mean_place(front.known, start, self._labels(z)))
+        return Preimages(front, z, start, STEPS * self.attack.iterations, self.attack.chunk)
+
+    def _labels(self, features: Tensor) -> Tensor:
+        """The likeliest label of each feature vector: among those known, or of all."""
+        alike, known = likeness(self.known, features), self.known.labels
+        return alike.argmax(1) if known is None else known[owners(alike, known)]
 
     def prepared(self, seconds: float) -> Prepared:
         state = {
