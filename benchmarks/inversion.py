@@ -3,8 +3,8 @@
     python benchmarks/inversion.py [CLIENT ...] [--seeds 1,2,3] [--attacks invert,span-sme]
 
 Tiny-ImageNet at 64 pixels with ten classes, CIFAR-100 at 32, and one writer of FEMNIST, from LEAKSCOPE_DATA. One core;
-`seconds` are those of the processor, so that other work on the machine does not count. What is in results/inversion.json
-already stays, with the commit that made it, unless --again.
+`seconds` are those of the processor, so that other work on the machine counts little. What is in results/inversion.json
+already stays, with the commit that made it, unless --again is given.
 """
 
 from __future__ import annotations
