@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakscope.attacks.known import Known
 from leakscope.attacks.span import features
+from leakscope.types import Weights
 
 STEPS = 20
 """Full-batch steps of the simulated client, at most."""
@@ -23,7 +24,7 @@ class Front:
 
     known: Known
     """With batch norm in eval mode."""
-    w: Tensor
+    weights: Weights
     cells: tuple[int, int, int]
     """(c, h, w): how the features lie in the last feature map; (F, 1, 1) where they are none."""
 
@@ -32,14 +33,21 @@ class Front:
         """At the mean of the states w_0 .. w_T-1 in which the client took its T steps, if they were equally long."""
         still = replace(known, module=at_rest(known.module), buffers={**known.buffers, **statistics(known)})
         steps = known.training.steps(known.n)
-        return cls(still, known.w0, _cells(still, known.w0)).at((steps - 1) / (2 * steps))
+        return cls(still, {}, _cells(still)).at((steps - 1) / (2 * steps))
 
     def at(self, place: float) -> Front:
         """The same at w0 - place * delta."""
-        return replace(self, w=self.known.w0 - place * self.known.delta)
+        named = self.known.split(self.known.w0 - place * self.known.delta)
+        return replace(self, weights={name: self._laid_out(value) for name, value in named.items()})
 
     def __call__(self, images: Tensor) -> Tensor:
-        return features(self.known, self.w, self.known.normalisation.apply(images))
+        x = self._laid_out(self.known.normalisation.apply(images))
+        torch.func.functional_call(self.known.module, {**self.weights, **self.known.buffers}, (x,))
+        return self.known.tape.pop("features")
+
+    def _laid_out(self, value: Tensor) -> Tensor:
+        innermost = self.known.channels_last and value.dim() == 4
+        return value.contiguous(memory_format=torch.channels_last) if innermost else value
 
 
 def at_rest(module: nn.Module) -> nn.Module:
@@ -111,7 +119,7 @@ def mean_place(known: Known, images: Tensor, labels: Tensor) -> float:
     return sum(places) / steps / end if end > 0 else (steps - 1) / (2 * steps)
 
 
-def _cells(known: Known, w: Tensor) -> tuple[int, int, int]:
+def _cells(known: Known) -> tuple[int, int, int]:
     """The shape of the last map that, laid out in a row, is the feature vector."""
     maps: list[Tensor] = []
 
@@ -123,7 +131,7 @@ def _cells(known: Known, w: Tensor) -> tuple[int, int, int]:
     try:
         with torch.no_grad():
             x = torch.linspace(-1, 1, 2 * known.shape[0] * known.shape[1] * known.shape[2])
-            a = features(known, w, x.view(2, *known.shape).to(w))
+            a = features(known, known.w0, x.view(2, *known.shape).to(known.w0))
     finally:
         for handle in handles:
             handle.remove()

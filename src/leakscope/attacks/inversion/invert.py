@@ -33,7 +33,7 @@ FIT = 0.05
 """|f(x) - z|^2 / |z|^2 above which z were no features of an image, because none has been found for them."""
 ENOUGH = 0.5
 """Share of the images that must be found."""
-STEPS = 4
+STEPS = 3
 """Of the inversion, for every iteration of the attack."""
 SURE = 5.0
 """Logit of the label that belongs to a feature vector, where labels are variables."""
