@@ -379,6 +379,39 @@ def rounds_table() -> str:
     return markdown(["writer", "round 1", "round 2", "both together"], rows)
 
 
+def inversion_table() -> str:
+    """Both attacks on each client; means over its seeds, and the worst of all images."""
+    rows: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for key, row in read("inversion").get("rows", {}).items():
+        client, attack, _ = key.split(" / ")
+        rows[client][attack].append(row)
+
+    def told(found: list[Row]) -> list[str]:
+        if not found:
+            return ["-"] * 4
+        worst, share = min(row["worst"] for row in found), sum(row["identified"] for row in found)
+        seconds = f"{statistics.fmean(row['seconds'] for row in found):.0f}"
+        images = sum(row["n"] for row in found)
+        return [
+            f"{statistics.fmean(row['psnr'] for row in found):.1f}",
+            f"{worst:.1f}",
+            f"{share} of {images}",
+            seconds,
+        ]
+
+    lines = [
+        [
+            client,
+            f"{statistics.fmean(row['guess'] for row in attacks['invert']):.1f}",
+            *told(attacks["invert"]),
+            *told(attacks["span-sme"]),
+        ]
+        for client, attacks in rows.items()
+    ]
+    columns = [f"{name}{attack}" for attack in ("", ", span-sme") for name in ("dB", "worst", "identified", "seconds")]
+    return markdown(["client", "guess dB", *columns], lines)
+
+
 def runner_table() -> str:
     """What a second worker brings, and what the runner costs."""
     found = read("runner")
@@ -404,6 +437,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "time-table": time_table,
     "memory-table": memory_table,
     "runner-table": runner_table,
+    "inversion-table": inversion_table,
     "prior-table": prior_table,
     "dggi-table": dggi_table,
     **{f"reproduce-{name}": partial(reproduced, name) for name in TARGETS if read_target(name).settings},

@@ -72,6 +72,26 @@ def test_the_vertex_is_the_optimum_of_the_whole_programme():
     assert float(q @ towards) >= float((feasible @ towards).max())
 
 
+def test_a_mixture_of_two_is_parted_whichever_of_them_is_known():
+    a, dW, db = mixture(noise=0.001)
+    seen = cone(a, dW, db)
+    pure = searched(seen).found
+    mixed = 0.6 * pure[0] + 0.4 * pure[1]
+    for known, hidden in ((0, 1), (1, 0)):
+        parted = seen.parted(mixed, pure[known, None])
+        assert float(torch.cosine_similarity(parted, pure[hidden], dim=0)) > 0.999
+    assert torch.equal(seen.parted(pure[0], pure[1:]), pure[0])
+    assert torch.equal(seen.parted(mixed, pure[2:]), mixed)
+
+
+def test_what_was_found_as_a_mixture_is_set_right_by_its_other_half():
+    a, dW, db = mixture(noise=0.001)
+    seen = cone(a, dW, db)
+    pure = searched(seen).found
+    begun = Search(torch.cat([(0.6 * pure[0] + 0.4 * pure[1])[None], pure[2:]]))
+    assert float(cosines(seen.features(searched(seen, begun).found), a).min()) > 0.999
+
+
 def test_without_zeros_nothing_is_found_and_the_search_ends():
     a, dW, db = mixture(active=10.0)
     assert float((a == 0).double().mean()) == 0

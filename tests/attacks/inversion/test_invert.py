@@ -130,7 +130,6 @@ def test_too_little_leaves_the_attack_as_it_was():
         (client_of(nn.Sequential(nn.Flatten(), nn.Linear(144, 5))), "sees the image itself"),
         (client_of(net(nn.ReLU(), bias=False)), "no trained bias"),
         (client_of(net(nn.ReLU()), optimizer="adam", lr=1e-3), "adam"),
-        (client_of(net(nn.ReLU()), weight_decay=0.01), "weight decay"),
         (client_of(net(nn.BatchNorm2d(8), nn.ReLU()), mode="train"), "were not sent"),
         (client_of(net(nn.LeakyReLU(0.1))), "too few to tell"),
         (client_of(nn.Sequential(nn.Conv2d(1, 5, 12), nn.Flatten())), "no fully connected layer"),
@@ -145,6 +144,7 @@ def test_where_it_cannot_work_it_says_why_and_is_span_sme(client, why):
 
 
 def test_an_update_without_an_end_of_its_span_is_no_place_to_search(seen):
-    noisy = {name: value + value.std() * torch.randn(value.shape) for name, value in seen.delta.items()}
+    draw = torch.Generator().manual_seed(0)
+    noisy = {name: torch.randn(value.shape, generator=draw) for name, value in seen.delta.items()}
     known = Known.of(replace(seen, delta=noisy), torch.device("cpu"))
     assert "does not end at rank 6" in str(obstacle(span_sme(), known))

@@ -3,10 +3,21 @@
 import pytest
 import torch
 
-from leakscope.attacks.inversion.labels import likeness, owners
+from leakscope.attacks.inversion.labels import likeness, outer_products, owners
 from leakscope.attacks.known import Known
 from leakscope.attacks.span import features
 from scenes import tiny_client, tiny_observation
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_weight_decay_is_taken_out_of_the_update(momentum):
+    def energy_beyond_the_span(weight_decay: float) -> float:
+        client = tiny_client(n=6, epochs=2, momentum=momentum, weight_decay=weight_decay)
+        known = Known.of(tiny_observation(client), torch.device("cpu"))
+        sizes = torch.linalg.svdvals(outer_products(known)[0].double())
+        return float(sizes[6:].norm() / sizes.norm())
+
+    assert energy_beyond_the_span(0.01) < 2 * energy_beyond_the_span(0.0)
 
 
 @pytest.mark.parametrize("epochs", [1, 5])

@@ -31,12 +31,16 @@ FAR = 100.0
 ROUNDS, WIDEST, NARROWEST = 25, 0.05, 0.008
 """Refinement: what counts as zero, as a part of the root mean square, shrinks from round to round."""
 ZERO = 0.01
-SPARSE = 0.5
-"""Zeros that a feature vector must have, as a part of what those already found have in the median."""
+SPARSE = (0.7, 0.5)
+"""Zeros that a feature vector must have, as a part of what those found have in the median: first, and once half of the
+patience is gone."""
 NEGATIVE = 0.02
 """How long the negative part of a feature vector may be, as a part of the whole."""
 ALIKE = 0.995
 """Cosine of two feature vectors from which on they are taken for one."""
+MIXED, LOW, THERE, PARTNERS = 0.1, 0.1, 0.2, 3
+"""What a mixture has of another vector is at least this much, by this quantile of their ratio where that one is larger
+than this part of its root mean square; so many of the likeliest are tried."""
 PATIENCE = 12
 """Attempts in a row without a new feature vector after which the search ends."""
 
@@ -113,15 +117,41 @@ class Cone:
         a = rays @ self.basis.T
         return (a.abs() < ZERO * a.square().mean(1, keepdim=True).sqrt()).double().mean(1)
 
-    def accepts(self, q: Tensor, found: Tensor) -> bool:
+    def accepts(self, q: Tensor, found: Tensor, sparse: float) -> bool:
         """Whether q (N,) looks like the features of an image, and of none of those `found` (k, N)."""
-        a = self.basis @ q
         usual = float(self.sparsity(found).median()) if len(found) else self.zeros
-        if float(a.clamp_max(0).square().sum() / a.square().sum()) > NEGATIVE**2:
-            return False
-        if float(self.sparsity(q[None])) < SPARSE * usual:
-            return False
-        return not len(found) or float(torch.cosine_similarity(q[None], found).max()) < ALIKE
+        return self.plausible(q, sparse * usual) and not among(q, found)
+
+    def parted(self, q: Tensor, found: Tensor) -> Tensor:
+        """q (N,) without the one of `found` (k, N) that it is a mixture with, or as it is.
+
+        On a face between two edges drift hides where the face ends, and a vertex there may be p + a r. Where p is
+        zero and r is not, the ratio of the two is the same number a, and no smaller one occurs.
+        """
+        a, others = self.basis @ q, found @ self.basis.T
+        shares = torch.stack([_least_ratio(a, other) for other in others]) if len(found) else torch.zeros(0)
+        for i in shares.argsort(descending=True)[:PARTNERS].tolist():
+            p = self.refined(q - shares[i] * found[i]) if float(shares[i]) > MIXED else None
+            if p is not None and self.plausible(p, SPARSE[1] * float(self.sparsity(q[None]))):
+                return q if among(p, q[None]) else p
+        return q
+
+    def plausible(self, q: Tensor, zeros: float) -> bool:
+        """Whether hardly any feature of q (N,) is negative and this share of them is zero."""
+        a = self.basis @ q
+        negative = float(a.clamp_max(0).square().sum() / a.square().sum())
+        return negative <= NEGATIVE**2 and float(self.sparsity(q[None])) >= zeros
+
+
+def among(q: Tensor, found: Tensor) -> bool:
+    """Whether q (N,) is one of those found (k, N)."""
+    return bool((torch.cosine_similarity(q[None], found) >= ALIKE).any())
+
+
+def _least_ratio(one: Tensor, other: Tensor) -> Tensor:
+    """A low quantile of one / other (F,), where the other is there."""
+    there = other > THERE * other.square().mean().sqrt()
+    return torch.quantile(one[there] / other[there], LOW)
 
 
 @dataclass(frozen=True)
@@ -140,19 +170,29 @@ class Search:
 
     def further(self, cone: Cone, seed: int) -> Search:
         """After one more attempt: the vertex in a random direction, refined, where it is a new feature vector."""
-        towards = self._direction(seed)
+        towards, sparse = self._direction(seed), SPARSE[2 * self.failures >= PATIENCE]
         for slack in SLACKS:
             q = cone.vertex(towards, slack)
             q = None if q is None else cone.refined(q)
-            if q is not None and cone.accepts(q, self.found):
-                return Search(torch.cat([self.found, q[None]]), self.attempts + 1)
+            q = None if q is None else cone.parted(q, self.found)
+            if q is not None and cone.accepts(q, self.found, sparse):
+                return Search(self._with(cone, q), self.attempts + 1)
         return Search(self.found, self.attempts + 1, self.failures + 1)
 
+    def _with(self, cone: Cone, q: Tensor) -> Tensor:
+        """(k + 1, N): those found and q, which may be what one of them was a mixture with."""
+        parted = [cone.parted(old, q[None]) for old in self.found]
+        kept = q[None]
+        for old, new in zip(self.found, parted, strict=True):
+            kept = torch.cat([kept, (old if among(new, kept) else new)[None]])
+        return torch.roll(kept, -1, 0)
+
     def _direction(self, seed: int) -> Tensor:
-        """(N,): orthogonal to all that was found, so that the vertex is new; the longer that fails, the freer."""
+        """(N,): orthogonal to all that was found, so that the vertex is new; after a failure, every second freer."""
         g = torch.randn(self.found.shape[1], generator=stream(seed, f"direction {self.attempts}"), dtype=torch.float64)
         if len(self.found):
             q = torch.linalg.qr(self.found.T).Q
-            g = g - (1 - self.failures / PATIENCE) * q @ (q.T @ g)
+            free = self.failures / PATIENCE if self.failures % 2 else 0.0
+            g = g - (1 - free) * q @ (q.T @ g)
         unit: Tensor = g / g.norm()
         return unit

@@ -14,17 +14,17 @@ from leakscope.attacks.images import Pixels
 from leakscope.attacks.inversion.cone import Cone, Search
 from leakscope.attacks.inversion.decoder import Decoder
 from leakscope.attacks.inversion.front import Front, mean_place, unsent
-from leakscope.attacks.inversion.labels import likeness, owners
+from leakscope.attacks.inversion.labels import likeness, outer_products, owners
 from leakscope.attacks.inversion.leaves import dead_leaves
 from leakscope.attacks.inversion.preimage import Preimages
 from leakscope.attacks.known import Known
 from leakscope.attacks.matching import Layerwise
-from leakscope.attacks.span import layer_update, row_space, sees_raw_image
+from leakscope.attacks.span import row_space, sees_raw_image
 from leakscope.attacks.watch import Watch
 from leakscope.types import stream
 
-GAP = 0.7
-"""Ratio of the singular values N + 1 and N above which nothing tells the span of N images from their drift."""
+GAP = 0.95
+"""Ratio of the singular values N + 1 and N above which there is no end of the span to be seen."""
 ZEROS = 0.1
 """Share of zeros that the features of images must have."""
 LEAVES, FEW = 200, 20
@@ -48,15 +48,13 @@ def obstacle(attack: Composition, known: Known) -> str | None:
         return f"{layer} has no trained bias, which tells how large the features are"
     if known.training.optimizer != "sgd":
         return f"steps of {known.training.optimizer} are no sums of outer products"
-    if known.training.weight_decay:
-        return "weight decay adds the weights themselves to the update"
     if isinstance(attack.matching, Layerwise):
         return "the update is noisy"
     if not isinstance(attack.images, Pixels) or sees_raw_image(known):
         return f"{layer} sees the image itself"
     if missing := unsent(known):
         return f"the batch statistics of {missing[0]} in train mode were not sent"
-    dW = layer_update(known)
+    dW, _ = outer_products(known)
     if known.n >= min(dW.shape):
         return f"{layer} has {min(dW.shape)} rows, too few for N={known.n}"
     sizes = row_space(dW, known.n)[1]
@@ -108,7 +106,7 @@ class Scene:
 
     def cone(self) -> Cone:
         known = self.front.known
-        dW, db = layer_update(known), known.split(known.delta)[f"{known.feature_layer}.bias"]
+        dW, db = outer_products(known)
         scale = float(self.features.cpu().double().square().mean().sqrt())
         return Cone.of(dW, db, row_space(dW, known.n)[0], zeros=self.zeros, scale=scale)
 

@@ -7,7 +7,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from leakscope.attacks.known import Known
-from leakscope.attacks.span import layer_update
+from leakscope.labels.evidence import repetitions
 
 
 def pulls(known: Known, w: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -27,12 +27,20 @@ def pulls(known: Known, w: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
     return torch.softmax(logits.detach(), dim=1), torch.stack(slopes)
 
 
+def outer_products(known: Known) -> tuple[Tensor, Tensor]:
+    """dW (m, F) and db (m,) of the first fully connected layer, without what weight decay has added to them."""
+    settings, steps = known.training, known.training.steps(known.n)
+    decay = settings.lr * settings.weight_decay * steps * repetitions(settings.momentum, steps)
+    named = known.split(known.delta - decay * (known.w0 - known.delta / 2) if decay else known.delta)
+    return named[f"{known.feature_layer}.weight"], named[f"{known.feature_layer}.bias"]
+
+
 def likeness(known: Known, features: Tensor) -> Tensor:
     """(k, K): the cosine of what image i added to the layer's output and what it adds with label c.
 
     dW = C Z V^T with features A = Z V^T, so C = dW A^+ holds the sum of each image's gradients over all steps.
     """
-    added = (layer_update(known).cpu().double() @ torch.linalg.pinv(features.cpu().double())).T
+    added = (outer_products(known)[0].cpu().double() @ torch.linalg.pinv(features.cpu().double())).T
     p, slopes = pulls(known, known.w0 - known.delta / 2, features)
     gradients = torch.einsum("kc,ckm->km", p, slopes) - slopes
     return torch.cosine_similarity(gradients, added.to(gradients)[None], dim=2).T
